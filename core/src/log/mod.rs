@@ -1,0 +1,286 @@
+//! The output of one process, in the order in which it was read, and the readers of it.
+//!
+//! There is one [`Log`] per process and one meaning of "where I was": `seq` counts frames (the first is 1), `offset`
+//! counts bytes of all the output together (the first is 0). Both only grow.
+//!
+//! * The newest frame grows, up to [`FRAME_MAX`] and while the same channel prints, until a reader has taken it: a
+//!   command that prints a byte at a time costs no frame each, and what waits for a slow or paced reader is merged.
+//! * A [`Reader`] is a cursor, never a copy. It costs itself only: it stalls neither the process nor other readers.
+//! * How much is kept, and whether the process is slowed, is the log's [`Retention`].
+
+mod reader;
+
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+
+pub use reader::{CursorAhead, Gap, GapReason, Item, Reader};
+
+/// The most bytes in one frame.
+pub const FRAME_MAX: usize = 32 * 1024;
+
+/// A log holds at most one frame for each this many bytes of its retention, so that frames of one byte do not cost
+/// a hundred times what they carry.
+const BYTES_PER_FRAME: usize = 8;
+
+/// The first block of a log; each further one is twice as large, up to [`FRAME_MAX`]. A quiet command costs little.
+const FIRST_BLOCK: usize = 512;
+
+/// Which of a process's outputs; the number is the `stream` byte of the process protocol's frames.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Channel {
+    /// Standard output.
+    Stdout = 1,
+    /// Standard error.
+    Stderr = 2,
+    /// The one output of a process on a terminal.
+    Tty = 3,
+}
+
+impl Channel {
+    /// `stdout`, `stderr` or `tty`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Tty => "tty",
+        }
+    }
+}
+
+/// A piece of output.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Frame {
+    /// Its number in the log; the first is 1.
+    pub seq: u64,
+    /// The offset of its first byte in the log.
+    pub offset: u64,
+    /// Where it was printed.
+    pub channel: Channel,
+    /// When its first byte was read: milliseconds since 1970, by the wall clock.
+    pub ts_ms: i64,
+    /// Exactly what was printed; 1 to [`FRAME_MAX`] bytes.
+    pub data: Bytes,
+}
+
+impl Frame {
+    /// The offset after its last byte: where a reader that took it goes on.
+    pub const fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+/// What a log keeps.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Retention {
+    /// The last `bytes`, for any number of readers; the process is never slowed. Whole frames are evicted, and only
+    /// while what stays is at least `bytes`, or [`max_frames`](Self::max_frames).
+    Ring {
+        /// Bytes kept.
+        bytes: usize,
+    },
+    /// What the one reader has not read; at most `bytes`. The source is not read while they are full, which slows
+    /// the process as a slow terminal would.
+    UntilRead {
+        /// Bytes that may wait.
+        bytes: usize,
+    },
+}
+
+impl Retention {
+    /// The bytes of either.
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Ring { bytes } | Self::UntilRead { bytes } => bytes,
+        }
+    }
+
+    /// The most frames that are held.
+    pub const fn max_frames(self) -> usize {
+        let frames = self.bytes() / BYTES_PER_FRAME;
+        if frames < 16 { 16 } else { frames }
+    }
+}
+
+/// The newest frame, while it grows. Its bytes are those in the log's block.
+#[derive(Debug)]
+struct Growing {
+    offset: u64,
+    channel: Channel,
+    ts_ms: i64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Open,
+    /// Nobody will read: what comes is counted and dropped.
+    Abandoned,
+    /// Nothing more will come.
+    Ended,
+}
+
+/// What a process printed, as far as it is kept.
+#[derive(Debug)]
+pub struct Log {
+    retention: Retention,
+    frames: VecDeque<Frame>,
+    growing: Option<Growing>,
+    /// Holds the growing frame and nothing else; sealed frames are slices of earlier parts of the same memory.
+    block: BytesMut,
+    block_size: usize,
+    held: usize,
+    next_seq: u64,
+    next_offset: u64,
+    state: State,
+}
+
+impl Log {
+    /// An empty log.
+    pub fn new(retention: Retention) -> Self {
+        Self {
+            retention,
+            frames: VecDeque::new(),
+            growing: None,
+            block: BytesMut::new(),
+            block_size: FIRST_BLOCK,
+            held: 0,
+            next_seq: 1,
+            next_offset: 0,
+            state: State::Open,
+        }
+    }
+
+    /// Takes output, and returns how many bytes of it: fewer than given when there is not the [`room`](Self::room).
+    /// `ts_ms` is the wall clock's time of the read. Once the log ended or was abandoned everything is taken and
+    /// dropped.
+    pub fn append(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        let taken = data.len().min(self.room());
+        match self.state {
+            State::Open => {}
+            State::Abandoned => self.next_offset += taken as u64,
+            State::Ended => {}
+        }
+        if self.state != State::Open {
+            return taken;
+        }
+        let mut rest = &data[..taken];
+        while !rest.is_empty() {
+            if self.growing.as_ref().is_some_and(|frame| frame.channel != channel)
+                || self.block.len() >= FRAME_MAX
+            {
+                self.seal();
+            }
+            if self.growing.is_none() {
+                self.growing = Some(Growing { offset: self.next_offset, channel, ts_ms });
+            }
+            let (now, later) = rest.split_at(rest.len().min(FRAME_MAX - self.block.len()));
+            self.reserve(now.len());
+            self.block.extend_from_slice(now);
+            self.next_offset += now.len() as u64;
+            self.held += now.len();
+            rest = later;
+            self.evict();
+        }
+        taken
+    }
+
+    /// Nothing more will come.
+    pub fn end(&mut self) {
+        self.state = State::Ended;
+    }
+
+    /// Nobody will read: what is held is dropped, and so is what comes. The process is no longer slowed.
+    pub fn abandon(&mut self) {
+        // The newest frame has a number that a reader may have been told.
+        self.seal();
+        self.frames = VecDeque::new();
+        self.block = BytesMut::new();
+        self.held = 0;
+        if self.state == State::Open {
+            self.state = State::Abandoned;
+        }
+    }
+
+    /// How many bytes may come now. The source is not read while there is none.
+    pub fn room(&self) -> usize {
+        match (self.state, self.retention) {
+            (State::Abandoned | State::Ended, _) | (State::Open, Retention::Ring { .. }) => usize::MAX,
+            (State::Open, Retention::UntilRead { bytes }) => {
+                let frames = self.retention.max_frames().saturating_sub(self.held_frames());
+                bytes.saturating_sub(self.held).min(frames * FRAME_MAX)
+            }
+        }
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Bytes that are kept.
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Frames that are kept, the growing one included.
+    pub fn held_frames(&self) -> usize {
+        self.frames.len() + usize::from(self.growing.is_some())
+    }
+
+    /// The offset after the newest byte.
+    pub const fn end_offset(&self) -> u64 {
+        self.next_offset
+    }
+
+    /// The offset of the oldest byte that is kept; [`end_offset`](Self::end_offset) where nothing is.
+    pub fn start_offset(&self) -> u64 {
+        self.next_offset - self.held as u64
+    }
+
+    /// The number of the newest frame, the growing one included; 0 before the first.
+    pub const fn newest_seq(&self) -> u64 {
+        self.next_seq - if self.growing.is_some() { 0 } else { 1 }
+    }
+
+    /// The number of the oldest frame that is kept; one above the newest where none is.
+    fn oldest_seq(&self) -> u64 {
+        self.next_seq - self.frames.len() as u64
+    }
+
+    /// Closes the newest frame: what comes after goes into another one.
+    fn seal(&mut self) {
+        let Some(Growing { offset, channel, ts_ms }) = self.growing.take() else { return };
+        let data = self.block.split().freeze();
+        self.frames.push_back(Frame { seq: self.next_seq, offset, channel, ts_ms, data });
+        self.next_seq += 1;
+    }
+
+    fn evict(&mut self) {
+        let Retention::Ring { bytes } = self.retention else { return };
+        while let Some(oldest) = self.frames.front()
+            && (self.held - oldest.data.len() >= bytes || self.frames.len() >= self.retention.max_frames())
+        {
+            self.held -= oldest.data.len();
+            self.frames.pop_front();
+        }
+    }
+
+    /// Takes the oldest frame out.
+    fn pop(&mut self) -> Option<Frame> {
+        if self.frames.is_empty() {
+            self.seal();
+        }
+        let frame = self.frames.pop_front()?;
+        self.held -= frame.data.len();
+        Some(frame)
+    }
+
+    /// Room for `more` bytes in the block. Memory whose frames are all gone is used again without an allocation.
+    fn reserve(&mut self, more: usize) {
+        if self.block.capacity() - self.block.len() >= more || self.block.try_reclaim(more) {
+            return;
+        }
+        self.block.reserve(more.max(self.block_size));
+        self.block_size = (self.block_size * 2).min(FRAME_MAX);
+    }
+}

@@ -1,0 +1,82 @@
+//! One process, from its start to its last byte, whichever sandbox it runs in.
+//!
+//! ```text
+//!             handle_started        handle_exit              end of output, or drained
+//!  Starting ────────────────► Running ─────────► Exited, draining ─────────► Exited, output ended
+//!      │                         │                                                   │
+//!      │ handle_start_failed     │ handle_lost                  handle_end_of_output │  (and swept, if it was killed)
+//!      ▼                         ▼                                                   ▼
+//!    Exited, output ended ◄──────┴──────────────────────────────────────────────► Closed
+//! ```
+//!
+//! Exit and end of output are two facts. A grandchild may hold the pipe open after the exit: the output is then read
+//! on for [`Config::drain`], counted only while the reader has room, and after that it is over
+//! ([`Process::drain_timed_out`]). What still comes is read and dropped, so that nobody gets a SIGPIPE.
+//!
+//! Killing is TERM, and KILL once [`Config::grace`] has passed or the group is empty: members are asked, not the
+//! leader, and what left the group is swept.
+//!
+//! The machine owns every deadline about its process, and its shell drives it whether or not anybody listens.
+
+mod signal;
+mod state;
+mod stdin;
+
+use crate::{Time, log::Retention};
+use std::time::Duration;
+
+pub use signal::{Exit, Signal, signal_name, signal_number};
+pub use state::Process;
+
+/// How a process is followed and ended.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What is kept of its output, and whether it is slowed.
+    pub retention: Retention,
+    /// It is killed this long after its start was asked for.
+    pub timeout: Option<Duration>,
+    /// From TERM to KILL.
+    pub grace: Duration,
+    /// How long output is awaited after the exit, while the reader has room.
+    pub drain: Duration,
+    /// Bytes of input that may wait.
+    pub max_stdin: usize,
+}
+
+impl Default for Config {
+    /// A ring of 256 KiB, no timeout, 3 s from TERM to KILL, 2 s of drain, 1 MiB of input.
+    fn default() -> Self {
+        Self {
+            retention: Retention::Ring { bytes: 256 * 1024 },
+            timeout: None,
+            grace: Duration::from_secs(3),
+            drain: Duration::from_secs(2),
+            max_stdin: 1024 * 1024,
+        }
+    }
+}
+
+/// What the driver has to do next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Output {
+    /// Send TERM to each member of the group, and CONT after it, for those that are stopped.
+    Terminate,
+    /// Send KILL to each member of the group and to all that left it, until none is found; then
+    /// [`Process::handle_swept`].
+    Sweep,
+    /// Send this signal to the group: a client asked for it.
+    Signal(Signal),
+    /// The process is over and its output is read to its end: let go of it.
+    Closed,
+    /// Nothing before this time, or before the next input.
+    Wait(Option<Time>),
+}
+
+/// Why a process could not be started, as a shell would say it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StartFailure {
+    /// 127 for a command that was not found, 126 for one that could not be run.
+    pub code: i32,
+    /// For a person: what failed. It becomes the process's standard error.
+    pub message: String,
+}

@@ -1,0 +1,144 @@
+//! Signals and how a process ended, with the names and numbers of Linux.
+
+use std::borrow::Cow;
+
+/// A signal that a client may send.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each is the signal of its name")]
+pub enum Signal {
+    Hup = 1,
+    Int = 2,
+    Quit = 3,
+    Kill = 9,
+    Usr1 = 10,
+    Usr2 = 12,
+    Term = 15,
+    Cont = 18,
+    Stop = 19,
+}
+
+impl Signal {
+    /// Every signal that a client may send.
+    pub const ALL: [Self; 9] = [
+        Self::Hup,
+        Self::Int,
+        Self::Quit,
+        Self::Kill,
+        Self::Usr1,
+        Self::Usr2,
+        Self::Term,
+        Self::Cont,
+        Self::Stop,
+    ];
+
+    /// Its number.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// How a process ended: by itself, by a signal, or nobody knows.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Exit {
+    /// It returned this.
+    Code(i32),
+    /// This signal ended it.
+    Signal(u8),
+    /// The sandbox's side broke, and with it the knowledge.
+    Unknown,
+}
+
+impl Exit {
+    /// What it returned; None when a signal ended it or nobody knows. Never an invented number.
+    pub const fn code(self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Signal(_) | Self::Unknown => None,
+        }
+    }
+
+    /// The signal that ended it, by its name.
+    pub fn signal(self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Signal(number) => Some(signal_name(number)),
+            Self::Code(_) | Self::Unknown => None,
+        }
+    }
+}
+
+/// The name of a signal of Linux on x86 and Arm: `SIGKILL` for 9; real-time signals are counted from `SIGRTMIN`.
+pub fn signal_name(number: u8) -> Cow<'static, str> {
+    const NAMES: [&str; 31] = [
+        "SIGHUP",
+        "SIGINT",
+        "SIGQUIT",
+        "SIGILL",
+        "SIGTRAP",
+        "SIGABRT",
+        "SIGBUS",
+        "SIGFPE",
+        "SIGKILL",
+        "SIGUSR1",
+        "SIGSEGV",
+        "SIGUSR2",
+        "SIGPIPE",
+        "SIGALRM",
+        "SIGTERM",
+        "SIGSTKFLT",
+        "SIGCHLD",
+        "SIGCONT",
+        "SIGSTOP",
+        "SIGTSTP",
+        "SIGTTIN",
+        "SIGTTOU",
+        "SIGURG",
+        "SIGXCPU",
+        "SIGXFSZ",
+        "SIGVTALRM",
+        "SIGPROF",
+        "SIGWINCH",
+        "SIGIO",
+        "SIGPWR",
+        "SIGSYS",
+    ];
+    match number {
+        1..=31 => Cow::Borrowed(NAMES[usize::from(number) - 1]),
+        // glibc keeps 32 and 33 for itself.
+        34..=64 => Cow::Owned(format!("SIGRTMIN+{}", number - 34)),
+        0 | 32 | 33 | 65.. => Cow::Owned(format!("SIG{number}")),
+    }
+}
+
+/// The number of a signal by the name that [`signal_name`] gives it.
+pub fn signal_number(name: &str) -> Option<u8> {
+    (1..=64).find(|number| signal_name(*number) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_agree() {
+        for signal in Signal::ALL {
+            assert_eq!(signal_name(signal.number()), format!("SIG{}", format!("{signal:?}").to_uppercase()));
+        }
+        assert_eq!((signal_name(34), signal_name(40)), ("SIGRTMIN+0".into(), "SIGRTMIN+6".into()));
+        assert_eq!(
+            (signal_name(0), signal_name(33), signal_name(65)),
+            ("SIG0".into(), "SIG33".into(), "SIG65".into())
+        );
+        for number in 1..=64 {
+            assert_eq!(signal_number(&signal_name(number)), Some(number));
+        }
+        assert_eq!(signal_number("SIGNONE"), None);
+    }
+
+    #[test]
+    fn an_exit_is_a_code_or_a_signal_or_unknown() {
+        assert_eq!((Exit::Code(3).code(), Exit::Code(3).signal()), (Some(3), None));
+        assert_eq!((Exit::Signal(9).code(), Exit::Signal(9).signal().as_deref()), (None, Some("SIGKILL")));
+        assert_eq!((Exit::Unknown.code(), Exit::Unknown.signal()), (None, None));
+    }
+}

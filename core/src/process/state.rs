@@ -1,0 +1,378 @@
+//! Every transition of a process.
+
+use super::{Config, Exit, Output, Signal, StartFailure, stdin::Stdin};
+use crate::{
+    Time,
+    log::{Channel, Log},
+};
+use bytes::Bytes;
+use std::{collections::VecDeque, time::Duration};
+
+/// Signals that may wait to be sent; more are dropped, oldest first.
+const MAX_SIGNALS: usize = 16;
+
+/// A process and its log. See the [module](super).
+#[derive(Debug)]
+pub struct Process {
+    config: Config,
+    now: Time,
+    log: Log,
+    stdin: Stdin,
+    life: Life,
+    source: Source,
+    kill: Kill,
+    signals: VecDeque<Signal>,
+    timeout_at: Option<Time>,
+    timed_out: bool,
+    drain_timed_out: bool,
+    /// Nothing is awaited any more.
+    closing: bool,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Life {
+    Starting,
+    Running,
+    Exited(Exit),
+}
+
+/// Where the output comes from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Open,
+    /// The process is gone and somebody else holds its output open: time is left while the reader has room.
+    Draining {
+        left: Duration,
+        since: Time,
+        had_room: bool,
+    },
+    /// Read on and dropped.
+    Drained,
+    /// At its end.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kill {
+    Not,
+    /// TERM is to be sent.
+    Asked,
+    /// TERM was sent; the sweep is due at this time.
+    Grace {
+        sweep_at: Time,
+    },
+    /// The sweep is to be carried out.
+    Due,
+    /// The sweep is being carried out.
+    Sweeping,
+    Swept,
+}
+
+impl Process {
+    /// A process whose start is being asked for; its timeout counts from here.
+    pub fn new(config: Config, now: Time) -> Self {
+        Self {
+            now,
+            log: Log::new(config.retention),
+            stdin: Stdin::new(config.max_stdin),
+            life: Life::Starting,
+            source: Source::Open,
+            kill: Kill::Not,
+            signals: VecDeque::new(),
+            timeout_at: config.timeout.map(|timeout| now + timeout),
+            timed_out: false,
+            drain_timed_out: false,
+            closing: false,
+            closed: false,
+            config,
+        }
+    }
+
+    // Inputs: what happened.
+
+    /// It runs.
+    pub fn handle_started(&mut self) {
+        if self.life == Life::Starting {
+            self.life = Life::Running;
+        }
+    }
+
+    /// It could not be started: it ends as a shell would end, with the message as its standard error. `ts_ms` is the
+    /// wall clock's time.
+    pub fn handle_start_failed(&mut self, failure: &StartFailure, ts_ms: i64) {
+        if self.life == Life::Starting && !self.closed {
+            self.handle_output(Channel::Stderr, ts_ms, format!("{}\n", failure.message).as_bytes());
+            self.kill = Kill::Swept;
+            self.exit(Exit::Code(failure.code));
+            self.end_output();
+        }
+    }
+
+    /// It printed. Returns how much was taken: all of it where it was at most [`wants_output`](Self::wants_output).
+    /// `ts_ms` is the wall clock's time of the read.
+    pub fn handle_output(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        match self.source {
+            Source::Open | Source::Draining { .. } => self.log.append(channel, ts_ms, data),
+            Source::Drained | Source::Ended => data.len(),
+        }
+    }
+
+    /// All its outputs are at their end.
+    pub fn handle_end_of_output(&mut self) {
+        if !self.closed {
+            self.end_output();
+        }
+    }
+
+    /// It ended.
+    pub fn handle_exit(&mut self, exit: Exit) {
+        if !self.closed && !matches!(self.life, Life::Exited(_)) {
+            self.exit(exit);
+            if let Source::Open = self.source {
+                // The last poll may be long ago: the time counts from the next one.
+                self.source = Source::Draining { left: self.config.drain, since: self.now, had_room: false };
+            }
+        }
+    }
+
+    /// The sandbox's side broke: how it ended, and what more it printed, will not be known.
+    pub fn handle_lost(&mut self) {
+        if !self.closed {
+            if !matches!(self.life, Life::Exited(_)) {
+                self.exit(Exit::Unknown);
+            }
+            self.kill = Kill::Swept;
+            self.end_output();
+        }
+    }
+
+    /// No member of its group is left: if it is being killed, only what left the group remains to be swept.
+    pub fn handle_group_gone(&mut self) {
+        if let Kill::Grace { .. } = self.kill {
+            self.kill = Kill::Due;
+        }
+    }
+
+    /// The sweep was carried out.
+    pub fn handle_swept(&mut self) {
+        if self.kill == Kill::Sweeping {
+            self.kill = Kill::Swept;
+        }
+    }
+
+    /// `len` bytes of [`stdin`](Self::stdin) were written.
+    pub fn handle_stdin_written(&mut self, len: usize) {
+        self.stdin.written(len);
+    }
+
+    /// Its input is closed: by [`wants_stdin_end`](Self::wants_stdin_end), or because it reads no more.
+    pub fn handle_stdin_closed(&mut self) {
+        self.stdin.close();
+    }
+
+    // Commands.
+
+    /// Ends it: TERM, and KILL for what is left of it after the grace time.
+    pub fn kill(&mut self) {
+        if self.kill == Kill::Not && !self.closed {
+            self.kill = Kill::Asked;
+        }
+    }
+
+    /// Sends a signal to its group.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.is_running() && !self.closed {
+            if self.signals.len() == MAX_SIGNALS {
+                self.signals.pop_front();
+            }
+            self.signals.push_back(signal);
+        }
+    }
+
+    /// Takes input for it; what does not fit comes back.
+    pub fn write_stdin(&mut self, data: Bytes) -> Option<Bytes> {
+        if self.closed { None } else { self.stdin.write(data) }
+    }
+
+    /// Closes its input, after what waits.
+    pub fn close_stdin(&mut self) {
+        self.stdin.end();
+    }
+
+    /// Nobody will read its output: it is dropped, and no longer slows the process.
+    pub fn abandon_output(&mut self) {
+        self.log.abandon();
+    }
+
+    /// Lets go of it at once: KILL without a grace time if it still runs, and nothing is awaited.
+    pub fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        if !matches!(self.life, Life::Exited(_)) {
+            self.exit(Exit::Unknown);
+            self.kill = Kill::Due;
+        }
+        self.end_output();
+        self.closing = true;
+        self.kill = match self.kill {
+            Kill::Not | Kill::Sweeping | Kill::Swept => Kill::Swept,
+            Kill::Asked | Kill::Grace { .. } | Kill::Due => Kill::Due,
+        };
+    }
+
+    // Questions.
+
+    /// How it ended, once it has.
+    pub const fn exit_status(&self) -> Option<Exit> {
+        match self.life {
+            Life::Exited(exit) => Some(exit),
+            Life::Starting | Life::Running => None,
+        }
+    }
+
+    /// Whether it has started and not ended.
+    pub fn is_running(&self) -> bool {
+        self.life == Life::Running
+    }
+
+    /// Whether its end is known and no output will come.
+    pub fn is_over(&self) -> bool {
+        self.exit_status().is_some() && self.log.is_ended()
+    }
+
+    /// Whether its timeout killed it.
+    pub const fn timed_out(&self) -> bool {
+        self.timed_out
+    }
+
+    /// Whether output was still held open by somebody when the drain time had passed.
+    pub const fn drain_timed_out(&self) -> bool {
+        self.drain_timed_out
+    }
+
+    /// How many bytes of output may be read now; none while a slow reader is waited for, and once it has ended.
+    pub fn wants_output(&self) -> usize {
+        match self.source {
+            Source::Open | Source::Draining { .. } => self.log.room(),
+            Source::Drained => usize::MAX,
+            Source::Ended => 0,
+        }
+    }
+
+    /// Input that waits to be written.
+    pub fn stdin(&self) -> Option<&[u8]> {
+        self.stdin.front()
+    }
+
+    /// Whether its input is to be closed now.
+    pub fn wants_stdin_end(&self) -> bool {
+        self.stdin.wants_end()
+    }
+
+    /// Bytes and pieces of input that wait.
+    pub fn stdin_waiting(&self) -> (usize, usize) {
+        (self.stdin.waiting(), self.stdin.entries())
+    }
+
+    /// What it printed.
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What it printed, for a reader to take from.
+    pub const fn log_mut(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    // The one way out.
+
+    /// Does what is due at `now`, and gives the next thing to carry out.
+    pub fn poll_output(&mut self, now: Time) -> Output {
+        self.now = self.now.max(now);
+        if self.closed {
+            return Output::Wait(None);
+        }
+        if let Some(signal) = self.signals.pop_front() {
+            return Output::Signal(signal);
+        }
+        self.run_timeout();
+        self.run_drain();
+        if let Some(output) = self.run_kill() {
+            return output;
+        }
+        let over = matches!(self.source, Source::Ended) && matches!(self.life, Life::Exited(_));
+        if over && matches!(self.kill, Kill::Not | Kill::Swept) {
+            self.closed = true;
+            return Output::Closed;
+        }
+        Output::Wait(self.next_deadline())
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let sweep_at = match self.kill {
+            Kill::Grace { sweep_at } => Some(sweep_at),
+            Kill::Not | Kill::Asked | Kill::Due | Kill::Sweeping | Kill::Swept => None,
+        };
+        let drained_at = match self.source {
+            Source::Draining { left, had_room: true, since } => Some(since + left),
+            Source::Draining { .. } | Source::Open | Source::Drained | Source::Ended => None,
+        };
+        [self.timeout_at, sweep_at, drained_at].into_iter().flatten().min()
+    }
+
+    fn run_timeout(&mut self) {
+        if self.timeout_at.is_some_and(|at| self.now >= at) {
+            self.timeout_at = None;
+            self.timed_out = self.kill == Kill::Not;
+            self.kill();
+        }
+    }
+
+    fn run_drain(&mut self) {
+        let Source::Draining { left, since, had_room } = self.source else { return };
+        let left = if had_room { left.saturating_sub(self.now.since(since)) } else { left };
+        self.source = if left.is_zero() {
+            self.drain_timed_out = true;
+            self.log.end();
+            Source::Drained
+        } else {
+            Source::Draining { left, since: self.now, had_room: self.has_room() }
+        };
+    }
+
+    fn run_kill(&mut self) -> Option<Output> {
+        match self.kill {
+            // Before it has started there is nobody to ask.
+            Kill::Asked if self.life != Life::Starting => {
+                self.kill = Kill::Grace { sweep_at: self.now + self.config.grace };
+                Some(Output::Terminate)
+            }
+            Kill::Grace { sweep_at } if self.now >= sweep_at => self.sweep(),
+            Kill::Due => self.sweep(),
+            Kill::Not | Kill::Asked | Kill::Grace { .. } | Kill::Sweeping | Kill::Swept => None,
+        }
+    }
+
+    const fn sweep(&mut self) -> Option<Output> {
+        self.kill = if self.closing { Kill::Swept } else { Kill::Sweeping };
+        Some(Output::Sweep)
+    }
+
+    fn exit(&mut self, exit: Exit) {
+        self.life = Life::Exited(exit);
+        self.timeout_at = None;
+        self.signals.clear();
+        self.stdin.close();
+    }
+
+    fn end_output(&mut self) {
+        self.source = Source::Ended;
+        self.log.end();
+    }
+
+    fn has_room(&self) -> bool {
+        self.log.room() > 0
+    }
+}

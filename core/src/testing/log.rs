@@ -1,0 +1,328 @@
+//! A log and its readers against the numbers of the bytes.
+//!
+//! Each byte that is printed is a function of its offset, so what a reader gets says where it came from.
+
+use super::draw;
+use crate::log::{Channel, CursorAhead, FRAME_MAX, Frame, Gap, GapReason, Item, Log, Reader, Retention};
+use arbitrary::{Arbitrary, Result, Unstructured};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A log and what happens to it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it keeps.
+    pub retention: Retention,
+    /// What happens.
+    pub ops: Vec<Op>,
+}
+
+/// What happens to a log.
+#[derive(Arbitrary, Clone, Debug)]
+pub enum Op {
+    /// The process prints.
+    Print(#[arbitrary(with = draw::channel)] Channel, #[arbitrary(with = draw::size)] usize),
+    /// It prints a byte on each of two channels, this many times: a frame for each byte.
+    Alternate(#[arbitrary(with = draw::size)] usize),
+    /// A reader takes, this many times.
+    Take(u8, #[arbitrary(with = draw::polls)] usize),
+    /// A reader comes, at the oldest byte. Where only one may be, it takes the place of the other.
+    Oldest,
+    /// A reader comes, at a byte that there is or was, or a little ahead.
+    At(u16),
+    /// A reader comes, at most this far from the newest byte.
+    Near(#[arbitrary(with = draw::size)] usize),
+    /// Something that happens once in the life of a log.
+    Rare(#[arbitrary(with = rare)] Rare),
+}
+
+/// What happens once, if at all.
+#[derive(Clone, Copy, Debug)]
+pub enum Rare {
+    /// Nothing does.
+    Nothing,
+    /// Nothing more will come.
+    End,
+    /// Nobody will read.
+    Abandon,
+}
+
+const MAX_READERS: usize = 4;
+
+fn rare(u: &mut Unstructured<'_>) -> Result<Rare> {
+    use Rare::{Abandon, End, Nothing};
+    Ok(*u.choose(&[Nothing, Nothing, Nothing, Nothing, Nothing, End, End, Abandon])?)
+}
+
+impl<'a> Arbitrary<'a> for Scenario {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(Self { retention: draw::retention(u)?, ops: draw::steps(u, 80)? })
+    }
+}
+
+/// The byte at an offset.
+pub(super) const fn byte(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+/// The bytes from an offset on.
+pub(super) fn bytes(from: u64, len: usize) -> Vec<u8> {
+    (from..from + len as u64).map(byte).collect()
+}
+
+/// Runs a scenario, and then lets every reader read to the end.
+pub fn run(scenario: &Scenario) {
+    let mut model = Model::new(scenario.retention);
+    for op in &scenario.ops {
+        model.apply(op);
+        model.check();
+    }
+    model.end();
+    for index in 0..model.readers.len() {
+        while model.take(index) {}
+        assert_eq!(model.readers[index].offset, model.end, "a reader stopped before the end");
+    }
+}
+
+struct Model {
+    retention: Retention,
+    log: Log,
+    readers: Vec<Place>,
+    /// The offset after the newest byte.
+    end: u64,
+    /// What was printed at once, by its first byte: where, and when.
+    prints: BTreeMap<u64, (Channel, i64)>,
+    clock: i64,
+    /// Frames that a reader took, by seq: first byte, if it was taken from there, and end.
+    frames: BTreeMap<u64, (Option<u64>, u64)>,
+    /// Ends of frames that end there because a reader took them.
+    sealed: BTreeSet<u64>,
+    newest_seq: u64,
+    ended: bool,
+    abandoned: bool,
+}
+
+/// A reader, and where it has to be.
+struct Place {
+    reader: Reader,
+    offset: u64,
+    /// The seq that comes next, where it is known.
+    seq: Option<u64>,
+    reading: bool,
+}
+
+impl Model {
+    fn new(retention: Retention) -> Self {
+        let log = Log::new(retention);
+        let reader = Reader::oldest(&log);
+        Self {
+            retention,
+            log,
+            readers: vec![Place { reader, offset: 0, seq: Some(1), reading: false }],
+            end: 0,
+            prints: BTreeMap::new(),
+            clock: 0,
+            frames: BTreeMap::new(),
+            sealed: BTreeSet::new(),
+            newest_seq: 0,
+            ended: false,
+            abandoned: false,
+        }
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Print(channel, len) => self.print(channel, len),
+            Op::Alternate(times) => {
+                for _ in 0..times.min(600) {
+                    self.print(Channel::Stdout, 1);
+                    self.print(Channel::Stderr, 1);
+                }
+            }
+            Op::Take(index, times) => {
+                let index = usize::from(index) % self.readers.len();
+                for _ in 0..times {
+                    if !self.take(index) {
+                        break;
+                    }
+                }
+            }
+            Op::Oldest => {
+                let start = self.log.start_offset();
+                self.add(Reader::oldest(&self.log), start);
+            }
+            Op::At(offset) => self.at(u64::from(offset) % (self.end + 3)),
+            Op::Near(back) => self.at(self.end.saturating_sub(back as u64)),
+            Op::Rare(Rare::Nothing) => {}
+            Op::Rare(Rare::End) => self.end(),
+            Op::Rare(Rare::Abandon) => {
+                self.log.abandon();
+                self.abandoned = true;
+                assert_eq!((self.log.held(), self.log.held_frames()), (0, 0));
+            }
+        }
+    }
+
+    fn print(&mut self, channel: Channel, len: usize) {
+        self.clock += 1;
+        let (room, start) = (self.log.room(), self.log.start_offset());
+        let data = bytes(self.end, len);
+        let taken = self.log.append(channel, self.clock, &data);
+        assert_eq!(taken, len.min(room), "there was room for {room}");
+        if self.ended {
+            assert_eq!((taken, self.log.end_offset()), (len, self.end), "printed after the end");
+            return;
+        }
+        if taken > 0 {
+            self.prints.insert(self.end, (channel, self.clock));
+            self.end += taken as u64;
+        }
+        if self.abandoned {
+            assert_eq!(taken, len, "nobody reads, and it is slowed");
+        } else if self.log.start_offset() != start {
+            let Retention::Ring { bytes } = self.retention else { panic!("lost what was not read") };
+            let full = self.log.held_frames() == self.retention.max_frames();
+            assert!(self.log.held() >= bytes || full, "evicted to {}", self.log.held());
+        }
+    }
+
+    fn add(&mut self, reader: Reader, offset: u64) {
+        let place = Place { reader, offset, seq: None, reading: false };
+        let one = matches!(self.retention, Retention::UntilRead { .. });
+        if one || self.readers.len() == MAX_READERS {
+            self.readers.remove(0);
+        }
+        self.readers.push(place);
+    }
+
+    fn at(&mut self, offset: u64) {
+        match Reader::at_offset(&self.log, offset) {
+            Ok(reader) => {
+                assert!(offset <= self.end, "{offset} is ahead of {}", self.end);
+                assert_eq!(reader.offset(), offset);
+                self.add(reader, offset);
+            }
+            Err(error) => {
+                assert!(offset > self.end);
+                assert_eq!(error, CursorAhead { asked: offset, newest: self.end });
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.log.end();
+        self.ended = true;
+        assert!(self.log.is_ended());
+    }
+
+    /// A reader takes what comes next. False where there is nothing.
+    fn take(&mut self, index: usize) -> bool {
+        let (start, held) = (self.log.start_offset(), self.log.held() as u64);
+        let place = &mut self.readers[index];
+        assert_eq!(place.reader.has_next(&self.log), place.offset < self.end, "has_next at {}", place.offset);
+        let item = place.reader.take(&mut self.log);
+        match item {
+            None => assert_eq!(place.offset, self.end, "nothing comes, at {} of {}", place.offset, self.end),
+            Some(Item::Gap(gap)) => {
+                check_gap(place, gap, start, held);
+                (place.offset, place.seq) = (gap.to_offset, Some(gap.to_seq));
+            }
+            Some(Item::Frame(ref frame)) => self.check_frame(index, frame, start),
+        }
+        let place = &self.readers[index];
+        assert_eq!(place.reader.offset(), place.offset);
+        item.is_some()
+    }
+
+    fn check_frame(&mut self, index: usize, frame: &Frame, start: u64) {
+        let place = &mut self.readers[index];
+        assert!(place.offset >= start, "the bytes at {} are gone, and there was no gap", place.offset);
+        assert_eq!(frame.offset, place.offset, "where it goes on");
+        assert!((1..=FRAME_MAX).contains(&frame.data.len()), "a frame of {}", frame.data.len());
+        assert!(frame.end() <= self.end);
+        assert_eq!(frame.data, bytes(frame.offset, frame.data.len()), "the bytes at {}", frame.offset);
+        if let Some(seq) = place.seq {
+            assert_eq!(frame.seq, seq, "the frame that comes next");
+        }
+        // Whoever comes at the end of a frame, or goes on from one, has the next from its first byte.
+        let whole = place.seq.is_some() || self.frames.values().any(|(_, end)| *end == frame.offset);
+        let first = whole.then_some(frame.offset);
+        let end = frame.end();
+        let known = self.frames.entry(frame.seq).or_insert((first, end));
+        assert_eq!(known.1, frame.end(), "where frame {} ends, for one reader and another", frame.seq);
+        if let (Some(one), Some(other)) = (known.0, first) {
+            assert_eq!(one, other, "where frame {} begins, for one reader and another", frame.seq);
+        }
+        known.0 = known.0.or(first);
+        let first = known.0;
+        self.check_prints(frame, first);
+        if frame.end() == self.end {
+            self.sealed.insert(self.end);
+        }
+        let place = &mut self.readers[index];
+        (place.offset, place.seq, place.reading) = (frame.end(), Some(frame.seq + 1), true);
+    }
+
+    /// What is in a frame was printed on its channel, and what was printed there next is in it too while it grew.
+    fn check_prints(&self, frame: &Frame, first: Option<u64>) {
+        let at = |offset: u64| self.prints.range(..=offset).next_back().map(|(_, print)| *print);
+        let inside = self.prints.range(frame.offset..frame.end()).map(|(_, (channel, _))| *channel);
+        for channel in inside.chain(at(frame.offset).map(|(channel, _)| channel)) {
+            assert_eq!(channel, frame.channel, "the channel of frame {}", frame.seq);
+        }
+        let Some(first) = first else { return };
+        assert_eq!(Some(frame.ts_ms), at(first).map(|(_, ts)| ts), "when frame {} was read", frame.seq);
+        let goes_on = frame.end() < self.end && at(frame.end()).is_some_and(|(c, _)| c == frame.channel);
+        let full = frame.end() - first == FRAME_MAX as u64;
+        assert!(!goes_on || full || self.sealed.contains(&frame.end()), "frame {} did not grow", frame.seq);
+    }
+
+    fn check(&mut self) {
+        let log = &self.log;
+        assert_eq!(log.end_offset(), self.end);
+        assert_eq!(log.start_offset() + log.held() as u64, self.end);
+        assert!(log.newest_seq() >= self.newest_seq, "the newest seq went back");
+        self.newest_seq = log.newest_seq();
+        let (held, frames) = (log.held(), log.held_frames());
+        check_bounds(log, self.retention);
+        let room = match self.retention {
+            _ if self.ended || self.abandoned => usize::MAX,
+            Retention::Ring { .. } => usize::MAX,
+            Retention::UntilRead { bytes } => {
+                (bytes - held).min((self.retention.max_frames() - frames) * FRAME_MAX)
+            }
+        };
+        assert_eq!(log.room(), room);
+    }
+}
+
+/// Rule 7 for a log.
+pub(super) fn check_bounds(log: &Log, retention: Retention) {
+    let most = match retention {
+        Retention::Ring { bytes } => bytes + FRAME_MAX,
+        Retention::UntilRead { bytes } => bytes,
+    };
+    assert!(log.held() <= most, "rule 7: {} bytes are held by {retention:?}", log.held());
+    let frames = log.held_frames();
+    assert!(frames <= retention.max_frames(), "rule 7: {frames} frames are held by {retention:?}");
+}
+
+/// A gap is told exactly where something is gone, once, with its reason and its size.
+fn check_gap(place: &Place, gap: Gap, start: u64, held: u64) {
+    assert!(place.offset < start, "a gap at {} where nothing is gone: {gap:?}", place.offset);
+    assert_eq!(gap.from_offset, place.offset, "{gap:?}");
+    assert!(gap.to_offset >= start, "the gap ends where there is nothing: {gap:?}");
+    assert_eq!(gap.bytes(), gap.to_offset - place.offset);
+    if let Some(seq) = place.seq {
+        assert_eq!(gap.from_seq, seq, "{gap:?}");
+    }
+    assert!(gap.to_seq >= gap.from_seq);
+    if !place.reading {
+        assert_eq!((gap.reason, gap.to_offset), (GapReason::Evicted, start));
+        return;
+    }
+    assert_eq!(gap.reason, GapReason::SlowConsumer);
+    if held > 0 {
+        assert!(gap.to_offset < start + held, "what is kept was left out: {gap:?}");
+        assert!(gap.to_offset <= start + held / 2 + FRAME_MAX as u64, "resumed past the middle: {gap:?}");
+    }
+}

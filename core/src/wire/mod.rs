@@ -1,0 +1,4 @@
+//! Bytes to typed messages and back: pure functions, and decoders with nothing but their own partial input.
+
+pub mod json;
+pub mod sse;
