@@ -1,0 +1,23 @@
+//! Where commands run.
+//!
+//! * [`runtime`]: what a runtime must offer. The rest of the project names no runtime.
+//! * [`sandbox`]: what a sandbox must offer: to start a command, and what one may ask of it.
+//! * [`handle`]: a process as its driver and its readers share it.
+//! * [`socket_file`]: the file of a unix listener, for the runtimes.
+//! * [`stop`]: what asks a program to stop.
+//! * [`local`]: sandboxes on this machine (feature `local`).
+//!
+//! A driver task per process owns the descriptors (or the stream of a remote sandbox) and every deadline about the
+//! process, by its [`Process`](hangar_core::process::Process). Readers only pull.
+
+pub mod handle;
+#[cfg(feature = "local")]
+pub mod local;
+pub mod runtime;
+pub mod sandbox;
+pub mod socket_file;
+pub mod stop;
+
+pub use handle::Handle;
+pub use runtime::Runtime;
+pub use sandbox::Sandbox;

@@ -1,0 +1,269 @@
+//! Sandboxes on this machine: real processes, each with pipes and a driver task of its own.
+//!
+//! ```text
+//!  start ──► spawn (on a thread that may block) ──► driver ──► released
+//!             │ a command at fault: a process        │ reads and writes the pipes, reaps the leader,
+//!             │ that ended with 126 or 127           │ carries out what its Process asks for
+//!             └ everything else: a StartError        └ killer: the group, and what left it
+//! ```
+//!
+//! * A process is the leader of a process group of its own. Its environment is built, never inherited.
+//! * What belongs to it is its group, whatever has its `HANGAR_PROCESS_ID` in its environment, and the descendants of
+//!   those. A program that clears its environment, leaves the group and outlives its parents before anybody looked
+//!   cannot be found. All that was ever started in a sandbox has its `HANGAR_SANDBOX_ID`: pause and destroy go by that.
+//! * The library has no effect on the whole server. To reap orphans is a binary's business: [`reaper`]. So is how
+//!   signals are handled: those that the server *ignores* its commands ignore too, so a binary that may have been
+//!   started with INT or QUIT ignored (as a script's background job is) should handle them.
+
+mod driver;
+mod kill;
+mod members;
+mod pause;
+pub mod reaper;
+mod spawn;
+mod user;
+
+use crate::{
+    Handle, Runtime, Sandbox,
+    runtime::{BoxFuture, blocking, until},
+    sandbox::{Capabilities, SandboxError, Spec, StartError},
+};
+use driver::Driver;
+use hangar_core::process::Process;
+use members::{Identity, Scanner};
+use spawn::NotStarted;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    time::Duration,
+};
+use tokio::sync::{Notify, oneshot};
+
+pub use user::{User, UserError};
+
+/// How long [`destroy`](Sandbox::destroy) waits for its processes to end.
+const DESTROY: Duration = Duration::from_secs(10);
+
+/// How commands run in a [`LocalSandbox`].
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// As whom; as the server's own user without it. With it no command can ask for another user.
+    pub user: Option<User>,
+    /// Where, unless they say so; without it in their user's home, or in `/` where there is none.
+    pub directory: Option<PathBuf>,
+}
+
+/// This machine as a sandbox.
+pub struct LocalSandbox {
+    shared: Arc<Shared>,
+}
+
+/// What the sandbox and its drivers share.
+struct Shared {
+    runtime: Arc<dyn Runtime>,
+    /// As whom commands run.
+    user: User,
+    /// No command can ask for another.
+    is_fixed_user: bool,
+    directory: Option<PathBuf>,
+    /// In the environment of everything that runs here.
+    sandbox_id: String,
+    scanner: Scanner,
+    table: Mutex<Table>,
+    /// Told when a process has left the table.
+    left: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    processes: BTreeMap<String, Entry>,
+    /// What [`pause`](Sandbox::pause) stopped; None while nothing is paused, and commands can be started.
+    paused: Option<Vec<Identity>>,
+    destroyed: bool,
+}
+
+struct Entry {
+    handle: Arc<Handle>,
+    /// None until it runs.
+    leader: Option<Identity>,
+}
+
+impl LocalSandbox {
+    /// A sandbox whose drivers run on `runtime`.
+    pub fn new(runtime: Arc<dyn Runtime>, config: Config) -> Self {
+        let mut id = [0; 16];
+        runtime.random(&mut id);
+        let shared = Shared {
+            sandbox_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            scanner: Scanner::new(Arc::clone(&runtime)),
+            runtime,
+            is_fixed_user: config.user.is_some(),
+            user: config.user.unwrap_or_else(User::current),
+            directory: config.directory,
+            table: Mutex::default(),
+            left: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+impl Sandbox for LocalSandbox {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            streaming: true,
+            stdin: true,
+            stdin_end: true,
+            tty: false,
+            signals: true,
+            users: !self.shared.is_fixed_user && user::is_root(),
+            pause: true,
+        }
+    }
+
+    fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>> {
+        Box::pin(async move {
+            if spec.tty.is_some() {
+                return Err(StartError::Unsupported { field: "tty", what: "terminals" });
+            }
+            let shared = &self.shared;
+            let mut process = Process::new(spec.process.clone(), shared.runtime.now());
+            if !spec.stdin {
+                process.handle_stdin_closed();
+            }
+            let handle = Handle::new(spec.id.clone(), process);
+            shared.insert(&handle)?;
+            // A task of its own from here: whoever asked may go away while the command is being started.
+            let (tell, told) = oneshot::channel();
+            shared.runtime.spawn(Box::pin(run(Arc::clone(shared), handle, spec, tell)));
+            told.await.unwrap_or_else(|_| Err(StartError::Broken("the server is ending".into())))
+        })
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(pause::pause(&self.shared))
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            pause::resume(&self.shared);
+            Ok(())
+        })
+    }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            let shared = &self.shared;
+            shared.lock().destroyed = true;
+            for handle in self.processes() {
+                handle.command(Process::kill);
+            }
+            until(&*shared.runtime, shared.runtime.now() + DESTROY, shared.emptied()).await;
+            // A background process without output was let go of when its leader had ended.
+            let left = kill::sweep_sandbox(shared).await.max(shared.lock().processes.len());
+            if left == 0 { Ok(()) } else { Err(SandboxError::Left(left)) }
+        })
+    }
+
+    fn processes(&self) -> Vec<Arc<Handle>> {
+        self.shared.lock().processes.values().map(|entry| Arc::clone(&entry.handle)).collect()
+    }
+
+    fn ends_with_server(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for LocalSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalSandbox").field("user", &self.shared.user.name).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn insert(&self, handle: &Arc<Handle>) -> Result<(), StartError> {
+        let mut table = self.lock();
+        if table.destroyed {
+            return Err(StartError::Destroyed);
+        }
+        if table.paused.is_some() {
+            return Err(StartError::Paused);
+        }
+        if table.processes.contains_key(handle.id()) {
+            return Err(StartError::Broken("the id of the process is in use".into()));
+        }
+        let entry = Entry { handle: Arc::clone(handle), leader: None };
+        table.processes.insert(handle.id().to_owned(), entry);
+        Ok(())
+    }
+
+    /// The driver lets go of a process.
+    fn release(&self, handle: &Handle) {
+        handle.release();
+        self.lock().processes.remove(handle.id());
+        self.left.notify_waiters();
+    }
+
+    async fn emptied(&self) {
+        loop {
+            let mut left = std::pin::pin!(self.left.notified());
+            left.as_mut().enable();
+            if self.lock().processes.is_empty() {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task of one process: starts it, tells who asked, and drives it to its end.
+async fn run(
+    shared: Arc<Shared>,
+    handle: Arc<Handle>,
+    spec: Spec,
+    tell: oneshot::Sender<Result<Arc<Handle>, StartError>>,
+) {
+    let started = {
+        let shared = Arc::clone(&shared);
+        let runtime = Arc::clone(&shared.runtime);
+        blocking(&*runtime, move || spawn::spawn(&shared, &spec)).await
+    };
+    let (told, driver) = match started {
+        Some(Ok(started)) => match Driver::new(&shared, &handle, started).await {
+            Ok(driver) => {
+                handle.drive(Waker::noop(), Process::handle_started);
+                (Ok(Arc::clone(&handle)), Some(driver))
+            }
+            Err(error) => (Err(error), None),
+        },
+        Some(Err(NotStarted::Process(failure))) => {
+            let (now, ts_ms) = (shared.runtime.now(), shared.runtime.wall_ms());
+            handle.drive(Waker::noop(), |process| {
+                process.handle_start_failed(&failure, ts_ms);
+                process.poll_output(now)
+            });
+            (Ok(Arc::clone(&handle)), None)
+        }
+        Some(Err(NotStarted::Error(error))) => (Err(error), None),
+        None => (Err(StartError::Broken("the server is ending".into())), None),
+    };
+    if driver.is_none() {
+        shared.release(&handle);
+    }
+    if tell.send(told).is_err() {
+        // Whoever asked went away before there was anything to know it by.
+        handle.command(|process| {
+            process.abandon_output();
+            process.kill();
+        });
+    }
+    if let Some(driver) = driver {
+        driver.await;
+    }
+}

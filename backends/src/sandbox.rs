@@ -1,0 +1,161 @@
+//! What a sandbox must offer.
+//!
+//! Written so that a sandbox on this machine, a daemon behind an RPC stream, and the exec calls of Docker and
+//! Kubernetes fit alike: a command is started, and everything that happens to it after that (output, exit, its loss)
+//! reaches its [`Process`](hangar_core::process::Process) by a driver of the sandbox's. What is asked of it (input,
+//! signals, its end) the driver takes from there. What a sandbox cannot do it says by its [`Capabilities`].
+
+use crate::{Handle, runtime::BoxFuture};
+use hangar_core::process;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Where commands run.
+pub trait Sandbox: Send + Sync + 'static {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Starts a command, and drives it to its end whether or not anybody reads. An error means that nothing was
+    /// started and that asking again, differently or later, may help; a command that is at fault itself (not found,
+    /// not executable) is a process that ends with 126 or 127.
+    fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>>;
+
+    /// Stops everything in it, in a way that [`resume`](Self::resume) undoes; commands cannot be started meanwhile.
+    /// After an error nothing is stopped. Whoever calls this, `resume` and `destroy` does so one after the other.
+    fn pause(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
+
+    /// Undoes [`pause`](Self::pause).
+    fn resume(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
+
+    /// Ends it, with everything in it. Returns once nothing is left, or says what is.
+    fn destroy(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
+
+    /// The processes that are driven now.
+    fn processes(&self) -> Vec<Arc<Handle>>;
+
+    /// Whether its processes end with this server, so that a shutdown waits for them.
+    fn ends_with_server(&self) -> bool;
+}
+
+/// What a sandbox can do for a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of its own")]
+pub struct Capabilities {
+    /// Its output comes while it runs, not in one piece at the end.
+    pub streaming: bool,
+    /// It can be given input.
+    pub stdin: bool,
+    /// The end of its input can be told to it.
+    pub stdin_end: bool,
+    /// It can have a terminal, and that can be resized.
+    pub tty: bool,
+    /// It can be sent any signal.
+    pub signals: bool,
+    /// It can run as a user of the caller's choice.
+    pub users: bool,
+    /// It can be paused.
+    pub pause: bool,
+}
+
+/// A command to start.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The id of the process to be: a ULID.
+    pub id: String,
+    /// What to run.
+    pub command: Command,
+    /// Where; the sandbox's own default without it. Absolute, or relative to that.
+    pub cwd: Option<String>,
+    /// Variables beyond the ones that the sandbox sets.
+    pub env: BTreeMap<String, String>,
+    /// As whom; the sandbox's own user without it.
+    pub user: Option<String>,
+    /// Whether it gets input. Without it its standard input is at its end from the start.
+    pub stdin: bool,
+    /// A terminal of this size instead of pipes.
+    pub tty: Option<TtySize>,
+    /// How it is followed and ended.
+    pub process: process::Config,
+}
+
+/// What to run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Command {
+    /// A line for `bash -lc` (`sh -lc` where there is no bash).
+    Shell(String),
+    /// A program and its arguments: at least the program.
+    Argv(Vec<String>),
+}
+
+/// The size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TtySize {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+/// Why a command was not started.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum StartError {
+    /// The directory is not there, or is none.
+    #[error("cwd: {0}")]
+    BadCwd(String),
+    /// There is no such user, or commands cannot run as them.
+    #[error("user: {0}")]
+    BadUser(String),
+    /// The sandbox cannot do what the field asks for.
+    #[error("{field}: this sandbox has no {what}")]
+    Unsupported {
+        /// The field of the request.
+        field: &'static str,
+        /// What it would take.
+        what: &'static str,
+    },
+    /// The command line or the environment is longer than the system takes.
+    #[error("command: the command and its environment are longer than the system takes")]
+    TooLong,
+    /// The machine has no process, descriptor, memory or disk left for it. Later it may.
+    #[error("the sandbox has no room for another process: {0}")]
+    Exhausted(Exhausted),
+    /// Everything in the sandbox is stopped.
+    #[error("the sandbox is paused; resume it first")]
+    Paused,
+    /// The sandbox is ending.
+    #[error("the sandbox is being destroyed")]
+    Destroyed,
+    /// The sandbox's side broke.
+    #[error("the sandbox cannot be reached: {0}")]
+    Broken(String),
+}
+
+/// What ran out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Exhausted {
+    /// Open files.
+    #[error("too many open files")]
+    Descriptors,
+    /// Processes.
+    #[error("too many processes")]
+    Processes,
+    /// Memory.
+    #[error("out of memory")]
+    Memory,
+    /// Disk space.
+    #[error("no space left on the disk")]
+    Disk,
+}
+
+/// Why a sandbox did not do what was asked.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SandboxError {
+    /// It cannot.
+    #[error("this sandbox cannot be {0}")]
+    Unsupported(&'static str),
+    /// Something is left of it.
+    #[error("{0} processes could not be ended")]
+    Left(usize),
+    /// Its side broke.
+    #[error("the sandbox cannot be reached: {0}")]
+    Broken(String),
+}
