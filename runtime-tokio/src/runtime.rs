@@ -1,0 +1,160 @@
+//! The verbs of a runtime, by tokio's.
+
+use crate::{fd, net};
+use hangar_backends::runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer};
+use hangar_core::Time;
+use std::{
+    fmt,
+    future::Future,
+    io,
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::{runtime::Handle, time::Sleep};
+
+/// A tokio runtime of our own: multi-threaded, a worker thread for each processor. Dropping it ends the tasks where
+/// they wait, and waits for work that blocks: from outside of the runtime only.
+#[derive(Debug)]
+pub struct Threads {
+    tokio: tokio::runtime::Runtime,
+    runtime: TokioRuntime,
+}
+
+impl Threads {
+    /// Starts the threads. The clock of [`runtime`](Self::runtime) starts now.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it has no threads or descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("hangar").build()?;
+        let runtime = TokioRuntime::new(tokio.handle().clone());
+        Ok(Self { tokio, runtime })
+    }
+
+    /// The verbs, for whoever needs them. It does not keep the threads alive.
+    pub fn runtime(&self) -> TokioRuntime {
+        self.runtime.clone()
+    }
+
+    /// Runs `future` on this thread, beside the tasks.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that already runs tasks.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.tokio.block_on(future)
+    }
+
+    /// Ends the tasks where they wait, and waits for work that blocks no longer than `limit`.
+    pub fn shutdown(self, limit: Duration) {
+        self.tokio.shutdown_timeout(limit);
+    }
+}
+
+/// The verbs of a runtime, on tokio. Cheap to clone; the clones share a clock.
+///
+/// Futures that it gives are awaited in tasks of the same tokio, or in its `block_on`. Once that has ended, tasks are
+/// dropped instead of run, and sockets and timers panic as tokio's do.
+#[derive(Clone)]
+pub struct TokioRuntime {
+    handle: Handle,
+    start: Instant,
+}
+
+impl TokioRuntime {
+    /// On the tokio behind `handle`, which needs its IO and its time enabled. Its clock starts now.
+    pub fn new(handle: Handle) -> Self {
+        Self { handle, start: Instant::now() }
+    }
+
+    /// On the tokio that runs this.
+    ///
+    /// # Panics
+    ///
+    /// Outside of tokio.
+    pub fn current() -> Self {
+        Self::new(Handle::current())
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    fn instant(&self, at: Time) -> tokio::time::Instant {
+        (self.start + at.since(Time::ZERO)).into()
+    }
+}
+
+impl fmt::Debug for TokioRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokioRuntime").field("start", &self.start).finish_non_exhaustive()
+    }
+}
+
+impl Runtime for TokioRuntime {
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
+    }
+
+    fn wall_ms(&self) -> i64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        // Without them every token could be guessed: there is nothing to go on with.
+        getrandom::fill(bytes).expect("the system has random bytes");
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        drop(self.handle.spawn(task));
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
+        drop(self.handle.spawn_blocking(work));
+    }
+
+    fn timer(&self, at: Time) -> Pin<Box<dyn Timer>> {
+        let _context = self.handle.enter();
+        let sleep = Box::pin(tokio::time::sleep_until(self.instant(at)));
+        Box::pin(TokioTimer { sleep, runtime: self.clone() })
+    }
+
+    fn resolve(&self, host: String, port: u16) -> BoxFuture<'_, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+    }
+
+    fn listen(&self, address: Address) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(net::listen(self, address))
+    }
+
+    fn connect(&self, address: Address) -> BoxFuture<'_, io::Result<Box<dyn Io>>> {
+        Box::pin(net::connect(address))
+    }
+
+    fn watch(&self, fd: OwnedFd) -> io::Result<Box<dyn Descriptor>> {
+        let _context = self.handle.enter();
+        Ok(Box::new(fd::Watched::new(fd)?))
+    }
+}
+
+/// Late by up to a millisecond, tokio's resolution.
+struct TokioTimer {
+    sleep: Pin<Box<Sleep>>,
+    runtime: TokioRuntime,
+}
+
+impl Timer for TokioTimer {
+    fn reset(mut self: Pin<&mut Self>, at: Time) {
+        let at = self.runtime.instant(at);
+        self.sleep.as_mut().reset(at);
+    }
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
+    }
+}

@@ -1,0 +1,183 @@
+//! What a client is told when it does not get what it asked for.
+
+use crate::body::Body;
+use bytes::Bytes;
+use hangar_backends::sandbox::{Exhausted, SandboxError, StartError};
+use hangar_core::limits::Exceeded;
+use hyper::{
+    Method, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use serde::Serialize;
+
+/// A refusal: `{"error":{"code","message","field"?,"scope"?}}`. It never carries a stack trace, a path of the host
+/// that the client did not name, or a token.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct ApiError(Box<Parts>);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Parts {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    field: Option<String>,
+    scope: Option<&'static str>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Inner<'a>,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+impl ApiError {
+    /// A refusal with a code for a program and a message for a person.
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self(Box::new(Parts {
+            status,
+            code,
+            message: message.into(),
+            field: None,
+            scope: None,
+            header: None,
+        }))
+    }
+
+    /// 400: a field of the request is not what it must be.
+    pub fn bad_field(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        let mut error = Self::new(StatusCode::BAD_REQUEST, code, message);
+        error.0.field = Some(field.into());
+        error
+    }
+
+    /// 401: no token, or one that is not valid.
+    pub fn unauthorized(message: &'static str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+            .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"hangar\""))
+    }
+
+    /// 403: the token's scope does not reach this.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    /// 404: there is no such thing, or it is another's.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("no such {what}"))
+    }
+
+    /// 405, with the methods that there are.
+    pub fn method_not_allowed(allowed: &[Method]) -> Self {
+        let list = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+        let message = format!("this path takes {list}");
+        let error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        match HeaderValue::from_str(&list) {
+            Ok(list) => error.with_header(ALLOW, list),
+            Err(_) => error,
+        }
+    }
+
+    /// 503: the server ends.
+    pub fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "hangar is shutting down").retry_soon()
+    }
+
+    /// 500: a fault of hangar's own. What it was goes to the log, not to the client.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "hangar failed to answer this; its log says why",
+        )
+    }
+
+    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
+        self
+    }
+
+    fn retry_soon(self) -> Self {
+        self.with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// The code in the answer.
+    pub fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// The field of the request that is at fault.
+    pub fn field(&self) -> Option<&str> {
+        self.0.field.as_deref()
+    }
+
+    /// The answer.
+    pub fn response(&self) -> Response<Body> {
+        let Parts { status, code, message, field, scope, header } = &*self.0;
+        let inner = Inner { code, message, field: field.as_deref(), scope: *scope };
+        // Strings only: this cannot fail.
+        let json = serde_json::to_vec(&Envelope { error: inner }).unwrap_or_default();
+        let mut response = Response::new(Body::from(Bytes::from(json)));
+        *response.status_mut() = *status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value.clone());
+        }
+        response
+    }
+}
+
+impl From<Exceeded> for ApiError {
+    fn from(exceeded: Exceeded) -> Self {
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", exceeded.to_string());
+        error.0.scope = Some(exceeded.scope());
+        error
+    }
+}
+
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> Self {
+        let message = error.to_string();
+        match error {
+            StartError::BadCwd(_) => Self::bad_field("cwd", "bad_cwd", message),
+            StartError::BadUser(_) => Self::bad_field("user", "bad_user", message),
+            StartError::Unsupported { field, .. } => Self::bad_field(field, "unsupported", message),
+            StartError::TooLong => Self::bad_field("command", "too_long", message),
+            StartError::Exhausted(Exhausted::Disk) => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", message)
+            }
+            StartError::Exhausted(Exhausted::Descriptors | Exhausted::Processes | Exhausted::Memory) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "exhausted", message).retry_soon()
+            }
+            StartError::Paused => Self::new(StatusCode::CONFLICT, "sandbox_paused", message),
+            StartError::Destroyed => Self::new(StatusCode::CONFLICT, "sandbox_destroyed", message),
+            StartError::Broken(_) => Self::new(StatusCode::BAD_GATEWAY, "sandbox_unreachable", message),
+        }
+    }
+}
+
+impl From<SandboxError> for ApiError {
+    fn from(error: SandboxError) -> Self {
+        let message = error.to_string();
+        match error {
+            SandboxError::Unsupported(_) => Self::new(StatusCode::CONFLICT, "unsupported", message),
+            SandboxError::Left(_) => Self::new(StatusCode::CONFLICT, "processes_left", message),
+            SandboxError::Broken(_) => Self::new(StatusCode::BAD_GATEWAY, "sandbox_unreachable", message),
+        }
+    }
+}

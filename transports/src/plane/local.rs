@@ -1,0 +1,62 @@
+//! Sandboxes on this machine, as a plane has them.
+
+use super::{
+    Plane,
+    sandboxes::{Factory, Made},
+};
+use crate::ApiError;
+use hangar_backends::{
+    Runtime,
+    local::{Config, LocalSandbox, User},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Makes sandboxes on this machine.
+pub struct Local {
+    runtime: Arc<dyn Runtime>,
+    user: Option<User>,
+}
+
+impl Local {
+    /// Commands run as `user`, or as the server's own user: then the sandboxes are for admins alone.
+    pub fn new(runtime: Arc<dyn Runtime>, user: Option<User>) -> Self {
+        Self { runtime, user }
+    }
+
+    fn make(&self, directory: Option<PathBuf>) -> Made {
+        let config = Config { user: self.user.clone(), directory };
+        Made {
+            sandbox: Arc::new(LocalSandbox::new(Arc::clone(&self.runtime), config)),
+            kind: "local",
+            open_to_users: self.user.is_some(),
+        }
+    }
+
+    /// Gives a plane the sandbox `local`, and lets more be made.
+    pub fn offer(self, plane: &Plane) -> Result<(), ApiError> {
+        plane.add_sandbox("local", self.make(None))?;
+        plane.sandboxes().set_factory(Arc::new(self));
+        Ok(())
+    }
+
+    /// Gives a plane the one sandbox `local`, in a directory.
+    pub fn offer_in(&self, plane: &Plane, directory: &Path) -> Result<(), ApiError> {
+        plane.add_sandbox("local", self.make(Some(directory.to_owned())))?;
+        Ok(())
+    }
+}
+
+impl Factory for Local {
+    fn create(&self, cwd: Option<&str>) -> Result<Made, ApiError> {
+        if let Some(cwd) = cwd
+            && !(Path::new(cwd).is_absolute() && !cwd.contains('\0') && Path::new(cwd).is_dir())
+        {
+            let message = format!("cwd: {cwd} is not the absolute path of a directory");
+            return Err(ApiError::bad_field("cwd", "bad_cwd", message));
+        }
+        Ok(self.make(cwd.map(PathBuf::from)))
+    }
+}

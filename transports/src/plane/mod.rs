@@ -1,0 +1,182 @@
+//! The plane: who may do what in which sandbox, what is open, and what ends it.
+//!
+//! * [`tokens`]: who somebody is, and for how long.
+//! * [`sandboxes`]: sandboxes by name.
+//! * [`streams`]: leases, and an abort handle for each open stream.
+//! * [`exec`]: one command for one client.
+//! * `local`: sandboxes on this machine (feature `local`).
+//! * [`shutdown`]: the end of it all.
+
+pub mod exec;
+#[cfg(feature = "local")]
+pub mod local;
+pub mod sandboxes;
+pub mod shutdown;
+pub mod streams;
+pub mod tokens;
+
+use crate::{ApiError, Settings, metrics::Metrics};
+use hangar_backends::{Runtime, runtime::sleep_until};
+use hangar_core::Close;
+use sandboxes::Sandboxes;
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+use streams::Streams;
+use tokens::{Caller, NewToken, Record, Standing, Tokens};
+
+/// Everything that one server, or one embedding program, offers.
+pub struct Plane {
+    runtime: Arc<dyn Runtime>,
+    settings: Settings,
+    tokens: Tokens,
+    sandboxes: Sandboxes,
+    streams: Streams,
+    metrics: Arc<Metrics>,
+    shutting_down: AtomicBool,
+    /// A shutdown does not wait any longer.
+    hurried: AtomicBool,
+}
+
+impl std::fmt::Debug for Plane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plane").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Plane {
+    /// A plane with these tokens and no sandbox. It rechecks its open streams until it is dropped.
+    pub fn new(runtime: Arc<dyn Runtime>, settings: Settings, tokens: Tokens) -> Arc<Self> {
+        let metrics = Arc::new(Metrics::default());
+        let plane = Arc::new(Self {
+            streams: Streams::new(&settings, Arc::clone(&metrics)),
+            sandboxes: Sandboxes::default(),
+            runtime: Arc::clone(&runtime),
+            settings,
+            tokens,
+            metrics,
+            shutting_down: AtomicBool::new(false),
+            hurried: AtomicBool::new(false),
+        });
+        runtime.spawn(Box::pin(recheck(Arc::downgrade(&plane), Arc::clone(&runtime))));
+        plane
+    }
+
+    /// The runtime it runs on.
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    /// Its limits.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Who may.
+    pub const fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Where.
+    pub const fn sandboxes(&self) -> &Sandboxes {
+        &self.sandboxes
+    }
+
+    /// What is open.
+    pub const fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether it ends: nothing new is started.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::SeqCst)
+    }
+
+    /// Who calls, by the token they show.
+    pub fn authenticate(&self, bearer: &str) -> Result<Caller, ApiError> {
+        self.tokens
+            .authenticate(bearer, self.runtime.wall_ms())
+            .ok_or_else(|| ApiError::unauthorized("the token is unknown, revoked or expired"))
+    }
+
+    /// Asks again whether a caller still may: time has passed since they showed their token.
+    pub fn recheck(&self, caller: &Caller) -> Result<(), ApiError> {
+        match self.tokens.standing(caller.token(), self.runtime.wall_ms()) {
+            Standing::Valid => Ok(()),
+            Standing::Revoked | Standing::Expired => {
+                Err(ApiError::unauthorized("the token was revoked or has expired"))
+            }
+        }
+    }
+
+    /// Makes a token. The secret is in the answer and nowhere else.
+    pub async fn create_token(self: &Arc<Self>, new: NewToken) -> Result<(Record, String), ApiError> {
+        let plane = Arc::clone(self);
+        self.to_its_end(async move { plane.tokens.create(new, &plane.runtime).await }).await
+    }
+
+    /// Revokes a token, and with it everything that it has open.
+    pub async fn revoke(self: &Arc<Self>, id: &str) -> Result<(), ApiError> {
+        let (plane, id) = (Arc::clone(self), id.to_owned());
+        self.to_its_end(async move {
+            plane.tokens.revoke(&id, &plane.runtime).await?;
+            plane.close_streams(Close::Revoked, |stream| stream.token() == id);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Does something in a task of its own: what is begun is carried out, also when its client leaves half-way.
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (done, result) = tokio::sync::oneshot::channel();
+        self.runtime.spawn(Box::pin(async move {
+            // Whoever waited may have left.
+            drop(done.send(work.await));
+        }));
+        result.await.map_err(|_| ApiError::shutting_down())?
+    }
+
+    /// A new id: a ULID of the wall clock's time and randomness.
+    pub fn new_id(&self) -> String {
+        new_id(&*self.runtime)
+    }
+
+    /// Ends the open streams that `which` picks, and aborts the connections that do not take it.
+    pub fn close_streams(&self, reason: Close, which: impl Fn(&streams::Entry) -> bool) {
+        self.streams.close(reason, which, &self.runtime);
+    }
+}
+
+fn new_id(runtime: &dyn Runtime) -> String {
+    let mut random = [0; 16];
+    runtime.random(&mut random);
+    let ms = u64::try_from(runtime.wall_ms()).unwrap_or(0);
+    ulid::Ulid::from_parts(ms, u128::from_le_bytes(random)).to_string()
+}
+
+/// Ends the streams whose token is no longer valid, every `HANGAR_STREAM_RECHECK_SECONDS`.
+async fn recheck(plane: Weak<Plane>, runtime: Arc<dyn Runtime>) {
+    while let Some(plane) = plane.upgrade() {
+        let now = plane.runtime.wall_ms();
+        plane.close_streams(Close::Revoked, |stream| {
+            plane.tokens.standing(stream.token(), now) != Standing::Valid
+        });
+        let next = runtime.now() + plane.settings.stream_recheck;
+        drop(plane);
+        sleep_until(&*runtime, next).await;
+    }
+}
+
+/// Locks, whoever panicked while they held it: what is behind these locks is whole between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,253 @@
+//! What is open: a lease for each stream, and a way to end it.
+//!
+//! A stream is closed by asking it to: its task sees the reason at its next poll. A connection whose client does not
+//! read is not polled, so after [`ABORT_AFTER`] it is aborted.
+
+use super::lock;
+use crate::{
+    Settings,
+    metrics::{Kind, Metrics},
+    server::Connection,
+};
+use hangar_backends::{Handle, Runtime, runtime::sleep_until};
+use hangar_core::{
+    Close,
+    limits::{Exceeded, Lease, Limits},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    task::Waker,
+    time::Duration,
+};
+
+/// How long a connection may take to carry the end of a stream to its client.
+pub const ABORT_AFTER: Duration = Duration::from_secs(1);
+
+/// The open streams of a plane.
+#[derive(Debug)]
+pub struct Streams {
+    limits: Arc<Mutex<Limits<String>>>,
+    open: Arc<Mutex<BTreeMap<String, Arc<Entry>>>>,
+    metrics: Arc<Metrics>,
+}
+
+/// One open stream, or one command whose result somebody waits for.
+#[derive(Debug)]
+pub struct Entry {
+    id: String,
+    token: String,
+    sandbox: String,
+    handle: Arc<Handle>,
+    connection: Option<Carried>,
+    asked: Mutex<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    close: Option<Close>,
+    waker: Option<Waker>,
+}
+
+/// The right to open a stream; given back when dropped.
+#[derive(Debug)]
+pub struct Leased {
+    limits: Arc<Mutex<Limits<String>>>,
+    lease: Option<Lease<String>>,
+}
+
+/// An open stream as its owner holds it. Dropped, it is closed.
+#[derive(Debug)]
+pub struct Open {
+    streams: Arc<Mutex<BTreeMap<String, Arc<Entry>>>>,
+    metrics: Arc<Metrics>,
+    entry: Arc<Entry>,
+    /// None for a command that is not streamed: it is no open stream, and is not counted as one.
+    counted: Option<(Kind, Leased)>,
+    ended: Option<Close>,
+    bytes: u64,
+    messages: u64,
+    span: tracing::Span,
+}
+
+/// The connection that carries a stream, and which of its answers the stream is.
+#[derive(Debug)]
+struct Carried {
+    connection: Arc<Connection>,
+    answer: u64,
+}
+
+impl Entry {
+    /// Its id: that of its process.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The id of the token that opened it.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The id of the sandbox that it is about.
+    pub fn sandbox(&self) -> &str {
+        &self.sandbox
+    }
+
+    fn ask(&self, reason: Close) {
+        let mut asked = lock(&self.asked);
+        asked.close = Some(asked.close.map_or(reason, |close| close.or(reason)));
+        let waker = asked.waker.take();
+        drop(asked);
+        // Not left to the stream's own task: a client that does not read must not keep its command alive.
+        if reason.kills_exec() {
+            self.handle.command(hangar_core::process::Process::kill);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Streams {
+    pub(super) fn new(settings: &Settings, metrics: Arc<Metrics>) -> Self {
+        let limits = Limits::new(settings.stream_max_per_token, settings.stream_max_total);
+        Self { limits: Arc::new(Mutex::new(limits)), open: Arc::default(), metrics }
+    }
+
+    /// The right to open one more stream for a token.
+    pub fn lease(&self, token: &str) -> Result<Leased, Exceeded> {
+        let lease = lock(&self.limits).acquire(token.to_owned())?;
+        Ok(Leased { limits: Arc::clone(&self.limits), lease: Some(lease) })
+    }
+
+    /// How many are open, commands that are not streamed included.
+    pub fn len(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    /// Whether nothing is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Leases that are held.
+    pub fn leased(&self) -> usize {
+        lock(&self.limits).total()
+    }
+
+    /// Enters a stream. From here on it can be closed; what was closed before must be looked for after this.
+    pub(super) fn open(
+        &self,
+        kind: Kind,
+        lease: Option<Leased>,
+        entry: EntryParts,
+        span: tracing::Span,
+    ) -> Open {
+        let EntryParts { id, token, sandbox, handle, connection } = entry;
+        let connection = connection.map(|connection| Carried { answer: connection.answers(), connection });
+        let entry = Arc::new(Entry { id, token, sandbox, handle, connection, asked: Mutex::default() });
+        lock(&self.open).insert(entry.id.clone(), Arc::clone(&entry));
+        if lease.is_some() {
+            self.metrics.opened(kind);
+        }
+        Open {
+            streams: Arc::clone(&self.open),
+            metrics: Arc::clone(&self.metrics),
+            entry,
+            counted: lease.map(|lease| (kind, lease)),
+            ended: None,
+            bytes: 0,
+            messages: 0,
+            span,
+        }
+    }
+
+    pub(super) fn close(&self, reason: Close, which: impl Fn(&Entry) -> bool, runtime: &Arc<dyn Runtime>) {
+        let picked: Vec<Arc<Entry>> =
+            lock(&self.open).values().filter(|entry| which(entry)).cloned().collect();
+        if picked.is_empty() {
+            return;
+        }
+        picked.iter().for_each(|entry| entry.ask(reason));
+        let (streams, clock) = (Arc::clone(&self.open), Arc::clone(runtime));
+        runtime.spawn(Box::pin(async move {
+            sleep_until(&*clock, clock.now() + ABORT_AFTER).await;
+            for entry in picked {
+                let Some(Carried { connection, answer }) = &entry.connection else { continue };
+                let open = lock(&streams).contains_key(&entry.id);
+                // The end of the stream may wait in the connection, or the connection be at its next answer.
+                if open || connection.is_stuck() && connection.answers() == *answer {
+                    connection.abort();
+                }
+            }
+        }));
+    }
+}
+
+/// What an [`Entry`] is made of.
+#[derive(Debug)]
+pub(super) struct EntryParts {
+    pub(super) id: String,
+    pub(super) token: String,
+    pub(super) sandbox: String,
+    pub(super) handle: Arc<Handle>,
+    pub(super) connection: Option<Arc<Connection>>,
+}
+
+impl Open {
+    /// Why the stream is to end, if it is. `waker` is woken when that changes.
+    pub fn asked_to_close(&self, waker: &Waker) -> Option<Close> {
+        let mut asked = lock(&self.entry.asked);
+        if !asked.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            asked.waker = Some(waker.clone());
+        }
+        asked.close
+    }
+
+    /// Its id: that of its process.
+    pub fn id(&self) -> &str {
+        self.entry.id()
+    }
+
+    /// It sent a message of so many bytes of output, so long after its start.
+    pub fn sent(&mut self, bytes: usize, after: Duration) {
+        if let Some((kind, _)) = &self.counted
+            && self.messages == 0
+        {
+            self.metrics.first_output(*kind, after);
+        }
+        self.messages += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// It came to an end and said so.
+    pub const fn ended(&mut self, reason: Close) {
+        self.ended = Some(reason);
+    }
+
+    /// Why it ends: what it said itself, what it was asked to, or that its client left.
+    pub fn reason(&self) -> Close {
+        self.ended.or_else(|| lock(&self.entry.asked).close).unwrap_or(Close::Client)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let reason = self.reason();
+        lock(&self.streams).remove(&self.entry.id);
+        if let Some((kind, _)) = &self.counted {
+            self.metrics.closed(*kind, reason, self.bytes);
+        }
+        self.span.record("bytes", self.bytes);
+        self.span.record("messages", self.messages);
+        self.span.record("reason", reason.row().label);
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lock(&self.limits).give_back(lease);
+        }
+    }
+}

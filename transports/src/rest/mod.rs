@@ -1,0 +1,169 @@
+//! Requests to calls of the plane, and their answers.
+//!
+//! In this order: the host and the origin, the path, the method, the token and its scope, the content type, the
+//! body, its fields. Each refusal says what is wrong, and nothing was done.
+
+mod exec;
+mod guard;
+mod request;
+mod routes;
+mod sandboxes;
+mod tokens;
+
+use crate::{ApiError, Plane, body::Body, metrics, server::Connection};
+use bytes::Bytes;
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+};
+use routes::{Endpoint, Routes};
+use serde::Serialize;
+use std::sync::Arc;
+
+use crate::plane::tokens::{Caller, Scope};
+pub use guard::{BadOrigin, Guard};
+
+/// Answers requests for one plane.
+#[derive(Debug)]
+pub struct Service {
+    plane: Arc<Plane>,
+    guard: Guard,
+    routes: Routes,
+}
+
+/// One request on its way to its endpoint.
+struct Call<'a> {
+    plane: &'a Arc<Plane>,
+    connection: Arc<Connection>,
+    request: &'a mut Request<Incoming>,
+    /// The `{ref}` or `{id}` of the path.
+    reference: String,
+}
+
+impl Service {
+    /// The REST interface of a plane.
+    pub fn new(plane: Arc<Plane>, guard: Guard) -> Self {
+        Self { plane, guard, routes: Routes::new() }
+    }
+
+    /// The plane it is the interface of.
+    pub const fn plane(&self) -> &Arc<Plane> {
+        &self.plane
+    }
+
+    /// Answers a request, whatever it is.
+    pub async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        connection: Arc<Connection>,
+    ) -> Response<Body> {
+        let response = self.answer_unread(&mut request, connection).await;
+        request::drop_rest(&**self.plane.runtime(), &mut request, response.status()).await;
+        response
+    }
+
+    /// Answers a request; its body may be left unread.
+    async fn answer_unread(
+        &self,
+        request: &mut Request<Incoming>,
+        connection: Arc<Connection>,
+    ) -> Response<Body> {
+        let origin = match self.guard.check(request) {
+            Ok(origin) => origin,
+            Err(error) => return error.response(),
+        };
+        let mut response = match Guard::preflight(request) {
+            Some(preflight) => preflight,
+            None => match self.route(request, connection).await {
+                Ok(response) => response,
+                Err(error) => error.response(),
+            },
+        };
+        if let Some(origin) = origin {
+            Guard::allow(&mut response, origin);
+        }
+        response
+    }
+
+    async fn route(
+        &self,
+        request: &mut Request<Incoming>,
+        connection: Arc<Connection>,
+    ) -> Result<Response<Body>, ApiError> {
+        let (endpoint, reference) = self.routes.find(request.uri().path(), request.method())?;
+        let call = Call { plane: &self.plane, connection, request, reference };
+        match endpoint {
+            Endpoint::Health => Ok(self.health()),
+            Endpoint::Metrics => {
+                call.caller(&[Scope::Metrics, Scope::Admin])?;
+                Ok(text(metrics::CONTENT_TYPE, self.plane.metrics().text()))
+            }
+            Endpoint::ListSandboxes => sandboxes::list(&call),
+            Endpoint::CreateSandbox => sandboxes::create(call).await,
+            Endpoint::ShowSandbox => sandboxes::show(&call),
+            Endpoint::DestroySandbox => sandboxes::destroy(&call).await,
+            Endpoint::PauseSandbox => sandboxes::pause(&call).await,
+            Endpoint::ResumeSandbox => sandboxes::resume(&call).await,
+            Endpoint::Exec => exec::to_end(call).await,
+            Endpoint::ExecStream => exec::stream(call).await,
+            Endpoint::ListTokens => tokens::list(&call),
+            Endpoint::CreateToken => tokens::create(call).await,
+            Endpoint::RevokeToken => tokens::revoke(&call).await,
+        }
+    }
+
+    /// For probes: no token, and any host, as a probe names the machine as it likes.
+    fn health(&self) -> Response<Body> {
+        if self.plane.is_shutting_down() {
+            return ApiError::shutting_down().response();
+        }
+        text("application/json", "{\"status\":\"ok\"}".to_owned())
+    }
+}
+
+impl Call<'_> {
+    /// Who calls, if their token's scope is one of these.
+    fn caller(&self, scopes: &[Scope]) -> Result<Caller, ApiError> {
+        let header = self.request.headers().get(AUTHORIZATION);
+        let header =
+            header.ok_or_else(|| ApiError::unauthorized("this needs `Authorization: Bearer TOKEN`"))?;
+        let secret = header
+            .to_str()
+            .ok()
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, secret)| secret.trim())
+            .ok_or_else(|| ApiError::unauthorized("the Authorization header must be `Bearer TOKEN`"))?;
+        let caller = self.plane.authenticate(secret)?;
+        if scopes.contains(&caller.scope()) {
+            return Ok(caller);
+        }
+        Err(ApiError::forbidden("the scope of this token does not reach this"))
+    }
+}
+
+/// An answer in JSON.
+fn json(status: StatusCode, value: &impl Serialize) -> Result<Response<Body>, ApiError> {
+    let json = serde_json::to_vec(value).map_err(|error| {
+        tracing::error!(%error, "an answer could not be written as JSON");
+        ApiError::internal()
+    })?;
+    let mut response = Response::new(Body::from(Bytes::from(json)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn text(content_type: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(text)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// 204: done, and there is nothing to say.
+fn done() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}

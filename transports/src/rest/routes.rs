@@ -1,0 +1,96 @@
+//! Paths and methods to endpoints.
+
+use crate::ApiError;
+use hyper::Method;
+use matchit::Router;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Endpoint {
+    Health,
+    Metrics,
+    ListSandboxes,
+    CreateSandbox,
+    ShowSandbox,
+    DestroySandbox,
+    PauseSandbox,
+    ResumeSandbox,
+    Exec,
+    ExecStream,
+    ListTokens,
+    CreateToken,
+    RevokeToken,
+}
+
+/// Every path with its methods. `{ref}` is an id or a name.
+const TABLE: [(&str, &[(Method, Endpoint)]); 10] = [
+    ("/healthz", &[(Method::GET, Endpoint::Health)]),
+    ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
+    ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
+    (
+        "/api/sandboxes/{ref}",
+        &[(Method::GET, Endpoint::ShowSandbox), (Method::DELETE, Endpoint::DestroySandbox)],
+    ),
+    ("/api/sandboxes/{ref}/pause", &[(Method::POST, Endpoint::PauseSandbox)]),
+    ("/api/sandboxes/{ref}/resume", &[(Method::POST, Endpoint::ResumeSandbox)]),
+    ("/api/sandboxes/{ref}/exec", &[(Method::POST, Endpoint::Exec)]),
+    ("/api/sandboxes/{ref}/exec/stream", &[(Method::POST, Endpoint::ExecStream)]),
+    ("/api/tokens", &[(Method::GET, Endpoint::ListTokens), (Method::POST, Endpoint::CreateToken)]),
+    ("/api/tokens/{ref}", &[(Method::DELETE, Endpoint::RevokeToken)]),
+];
+
+/// The table as it is searched.
+#[derive(Debug)]
+pub(super) struct Routes {
+    router: Router<&'static [(Method, Endpoint)]>,
+}
+
+impl Routes {
+    pub(super) fn new() -> Self {
+        let mut router = Router::new();
+        for (path, methods) in TABLE {
+            // A test walks the whole table: a path that cannot be entered would be missing there.
+            if let Err(error) = router.insert(path, methods) {
+                tracing::error!(path, %error, "a path is left out");
+            }
+        }
+        Self { router }
+    }
+
+    /// The endpoint, and what stands for `{ref}` in the path.
+    pub(super) fn find(&self, path: &str, method: &Method) -> Result<(Endpoint, String), ApiError> {
+        let found = self.router.at(path).map_err(|_| ApiError::not_found("path"))?;
+        let endpoint = found.value.iter().find(|(known, _)| known == method).map(|(_, endpoint)| *endpoint);
+        let endpoint = endpoint.ok_or_else(|| {
+            let allowed: Vec<Method> = found.value.iter().map(|(method, _)| method.clone()).collect();
+            ApiError::method_not_allowed(&allowed)
+        })?;
+        Ok((endpoint, found.params.get("ref").unwrap_or_default().to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_of_the_table_is_found() {
+        let routes = Routes::new();
+        for (path, methods) in TABLE {
+            for (method, endpoint) in methods {
+                let found = routes.find(&path.replace("{ref}", "a-name"), method).unwrap();
+                assert_eq!(found.0, *endpoint, "{method} {path}");
+                assert_eq!(found.1, if path.contains("{ref}") { "a-name" } else { "" });
+            }
+        }
+    }
+
+    #[test]
+    fn other_paths_and_methods_are_refused() {
+        let routes = Routes::new();
+        for path in ["/", "/api", "/api/sandboxes/", "/api/sandboxes/a/b", "/api/sandboxes//exec"] {
+            assert_eq!(routes.find(path, &Method::GET).unwrap_err().status(), 404, "{path}");
+        }
+        assert_eq!(routes.find("/healthz", &Method::POST).unwrap_err().status(), 405);
+    }
+}

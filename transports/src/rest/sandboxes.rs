@@ -1,0 +1,88 @@
+//! `/api/sandboxes`.
+
+use super::{Call, Scope, done, json};
+use crate::{ApiError, body::Body, plane::sandboxes::Entry};
+use hyper::{
+    Response, StatusCode,
+    header::{HeaderValue, LOCATION},
+};
+use serde::{Deserialize, Serialize};
+
+/// Who may see sandboxes.
+const SEE: [Scope; 2] = [Scope::Admin, Scope::User];
+
+/// Who may change them.
+const CHANGE: [Scope; 1] = [Scope::Admin];
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateRequest {
+    name: Option<String>,
+    cwd: Option<String>,
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    id: &'a str,
+    name: &'a str,
+    kind: &'a str,
+    state: &'a str,
+    created_at_ms: i64,
+}
+
+impl<'a> From<&'a Entry> for View<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self {
+            id: entry.id(),
+            name: entry.name(),
+            kind: entry.kind(),
+            state: entry.state().name(),
+            created_at_ms: entry.created_at_ms(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ListView<'a> {
+    sandboxes: Vec<View<'a>>,
+}
+
+pub(super) fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let caller = call.caller(&SEE)?;
+    let entries = call.plane.sandboxes().visible(&caller);
+    json(StatusCode::OK, &ListView { sandboxes: entries.iter().map(|entry| View::from(&**entry)).collect() })
+}
+
+pub(super) async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let caller = call.caller(&CHANGE)?;
+    let request: CreateRequest = call.json_or_default(&caller).await?;
+    let entry = call.plane.create_sandbox(request.name.as_deref(), request.cwd.as_deref())?;
+    let mut response = json(StatusCode::CREATED, &View::from(&*entry))?;
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/sandboxes/{}", entry.name())) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+pub(super) fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let entry = call.plane.sandboxes().find(&call.caller(&SEE)?, &call.reference)?;
+    json(StatusCode::OK, &View::from(&*entry))
+}
+
+pub(super) async fn destroy(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let entry = call.plane.sandboxes().find(&call.caller(&CHANGE)?, &call.reference)?;
+    call.plane.destroy_sandbox(&entry).await?;
+    Ok(done())
+}
+
+pub(super) async fn pause(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let entry = call.plane.sandboxes().find(&call.caller(&CHANGE)?, &call.reference)?;
+    call.plane.pause_sandbox(&entry).await?;
+    json(StatusCode::OK, &View::from(&*entry))
+}
+
+pub(super) async fn resume(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let entry = call.plane.sandboxes().find(&call.caller(&CHANGE)?, &call.reference)?;
+    call.plane.resume_sandbox(&entry).await?;
+    json(StatusCode::OK, &View::from(&*entry))
+}

@@ -1,0 +1,182 @@
+//! One connection, which can be finished gently or aborted.
+
+use super::io::Observed;
+use crate::http_io::HttpIo;
+use crate::rest::Service;
+use hangar_backends::{
+    Runtime,
+    runtime::{Io, Timer},
+};
+use hangar_core::Time;
+use hyper::{rt, service::service_fn};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// A request's head has to be there within this, and an idle connection is closed after it.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What hyper may hold for one connection, for each direction.
+const BUFFER: usize = 64 * 1024;
+
+/// A connection as the rest of the server sees it.
+pub struct Connection {
+    id: u64,
+    runtime: Arc<dyn Runtime>,
+    finish: AtomicBool,
+    abort: AtomicBool,
+    /// Its socket refused to take more when it was last offered some.
+    blocked: AtomicBool,
+    /// Requests that were begun.
+    answers: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(super) fn new(runtime: Arc<dyn Runtime>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            runtime,
+            answers: AtomicU64::new(0),
+            finish: AtomicBool::new(false),
+            abort: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        })
+    }
+
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Drops it, whatever is in it: its client gets a reset or an end without an end.
+    pub fn abort(&self) {
+        self.abort.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Takes no further request, and closes after the answer that is being sent.
+    pub fn finish(&self) {
+        self.finish.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Whether bytes wait that its client does not take.
+    pub fn is_stuck(&self) -> bool {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
+    /// How many requests have come: which answer it is at.
+    pub fn answers(&self) -> u64 {
+        self.answers.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn blocked(&self) {
+        self.blocked.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn accepted(&self) {
+        self.blocked.store(false, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Serves it to its end.
+pub(super) async fn serve(io: Box<dyn Io>, connection: Arc<Connection>, service: Arc<Service>) {
+    let clock = Clock::new(Arc::clone(&connection.runtime));
+    let observed = HttpIo(Observed::new(io, Arc::clone(&connection)));
+    let per_request = Arc::clone(&connection);
+    let answering = service_fn(move |request| {
+        let (service, connection) = (Arc::clone(&service), Arc::clone(&per_request));
+        connection.answers.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, std::convert::Infallible>(service.answer(request, connection).await) }
+    });
+    let http = hyper::server::conn::http1::Builder::new()
+        .timer(clock)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFER)
+        .serve_connection(observed, answering);
+    let mut http = pin!(http);
+    let ended = std::future::poll_fn(|cx| {
+        // Before the flags are read: whoever sets one after that wakes this task.
+        *connection.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+        if connection.abort.load(Ordering::SeqCst) {
+            return Poll::Ready(Ok(()));
+        }
+        if connection.finish.swap(false, Ordering::SeqCst) {
+            http.as_mut().graceful_shutdown();
+        }
+        http.as_mut().poll(cx)
+    })
+    .await;
+    if let Err(error) = ended {
+        // A client that leaves in the middle is no fault of anybody's.
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// hyper's timer, from the runtime's: so its timeouts run on the virtual clock of the simulator too.
+#[derive(Clone)]
+pub(crate) struct Clock {
+    runtime: Arc<dyn Runtime>,
+    /// What hyper is told that the runtime's start was: only differences from it are ever used.
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "hyper counts in Instants: this is only the zero of them"
+        )]
+        let start = Instant::now();
+        Self { runtime, start }
+    }
+}
+
+struct Sleep(Pin<Box<dyn Timer>>);
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl rt::Sleep for Sleep {}
+
+impl rt::Timer for Clock {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(Sleep(self.runtime.timer(self.runtime.now() + duration)))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        let at = Time::ZERO + deadline.saturating_duration_since(self.start);
+        Box::pin(Sleep(self.runtime.timer(at)))
+    }
+
+    fn now(&self) -> Instant {
+        self.start + self.runtime.now().since(Time::ZERO)
+    }
+}
