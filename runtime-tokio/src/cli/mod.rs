@@ -1,0 +1,166 @@
+//! What is typed, and what becomes of it.
+
+mod exec;
+mod follow;
+mod run;
+mod serve;
+
+use clap::{Args, Parser, Subcommand};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
+use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// Streams what happens in agent sandboxes, as it happens.
+#[derive(Debug, Parser)]
+#[command(name = "hangar", version, max_term_width = 100)]
+#[command(after_help = "\
+Exit codes of run and exec: the command's own; 128+n when signal n ended it; 125 when hangar itself failed; 2 for a \
+wrong call.
+Logs go to stderr: RUST_LOG sets how much (RUST_LOG=hangar=debug), HANGAR_LOG=json their form.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a command on this machine and show its output as it prints
+    ///
+    /// The command's exit code becomes hangar's own. Ctrl-C ends it, with everything it started; a second Ctrl-C does
+    /// so without waiting.
+    Run(run::Run),
+    /// Run a command in a sandbox of a server and show its output as it prints
+    ///
+    /// The command's exit code becomes hangar's own. Ctrl-C, or a connection that breaks, ends the command.
+    Exec(exec::Exec),
+    /// Serve sandboxes over HTTP: REST, with output as Server-Sent Events
+    Serve(Box<serve::Serve>),
+}
+
+/// A command line for a shell, and its circumstances.
+#[derive(Args, Debug)]
+struct CommandLine {
+    /// The command, as one argument: it is run by `bash -lc`
+    #[arg(value_name = "CMD", value_parser = command)]
+    command: String,
+    /// The directory to run it in
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// A variable for its environment (repeatable); nothing is inherited
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// End it after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<f64>,
+}
+
+impl CommandLine {
+    fn env(&self) -> BTreeMap<String, String> {
+        self.env.iter().cloned().collect()
+    }
+}
+
+fn command(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() { Err("there is nothing to run") } else { Ok(text.to_owned()) }
+}
+
+fn variable(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err("it must be NAME=VALUE"),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        Ok(_) | Err(_) => Err("it must be a number above 0 and at most 86400"),
+    }
+}
+
+/// hangar itself failed: one line for a person.
+#[derive(Debug)]
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+/// The exit code when hangar itself failed, so that it is told from the command's own.
+const FAILED: u8 = 125;
+
+/// The exit code for a wrong call.
+const USAGE: u8 = 2;
+
+impl Failure {
+    fn new(error: impl fmt::Display) -> Self {
+        Self { message: error.to_string(), code: FAILED }
+    }
+
+    fn usage(error: impl fmt::Display) -> Self {
+        Self { message: error.to_string(), code: USAGE }
+    }
+}
+
+/// Says something to a person, on stderr; where nobody reads that, there is nobody to tell.
+fn say(message: impl fmt::Display) {
+    drop(writeln!(std::io::stderr(), "hangar: {message}"));
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let log_by_default = match cli.command {
+        Command::Serve(_) => "info",
+        Command::Run(_) | Command::Exec(_) => "warn",
+    };
+    start_logging(log_by_default);
+    let done = match cli.command {
+        Command::Run(run) => run.main(),
+        Command::Exec(exec) => exec.main(),
+        Command::Serve(serve) => serve.main(),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { message, code }) => {
+            say(message);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Logs to stderr: text for people, in colour on a terminal unless `NO_COLOR` is set, or JSON.
+fn start_logging(default: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(filter);
+    if std::env::var("HANGAR_LOG").is_ok_and(|form| form == "json") {
+        registry.with(lines.json()).init();
+    } else {
+        let colour = std::io::stderr().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        registry.with(lines.with_ansi(colour)).init();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert!(variable("=x").is_err() && variable("x").is_err());
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert!(["0", "-1", "nan", "inf", "86401", "x"].iter().all(|text| seconds(text).is_err()));
+        assert!(command("  ").is_err());
+    }
+}
