@@ -1,0 +1,120 @@
+//! The whole server over real sockets and real processes, on tokio and on smol.
+//!
+//! * [`On`]: which of the two; [`on_both!`](crate::on_both) makes a test of each check for each.
+//! * [`server`]: a server in this process.
+//! * [`client`], [`stream`]: a client of blocking sockets that shares no code with the server's side but the strict
+//!   SSE decoder.
+//! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
+//! * [`binary`]: the `hangar` command, built and started.
+//! * [`peers`]: programs of others.
+//!
+//! Nothing here is asserted to happen sooner than within seconds; what must not happen early is held up by a pipe,
+//! not by time. [`On::check`] bounds every check from the outside.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "what the tests share may fail as they do"
+)]
+
+pub mod binary;
+pub mod client;
+pub mod machine;
+pub mod peers;
+pub mod server;
+pub mod stream;
+
+pub use binary::{Hangar, Serving, hangar};
+pub use client::{Call, Client, Reply, line};
+pub use machine::{Folder, Gate, Mark, is_root, skip, wait_until};
+pub use server::{Options, Server};
+pub use stream::{Collected, Event, Stream};
+
+use std::{fmt, sync::mpsc, thread, time::Duration};
+
+/// No check takes longer: the machine may be slow, but not that slow.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Which runtime.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum On {
+    /// `hangar`.
+    Tokio,
+    /// `hangar-smol`.
+    Smol,
+}
+
+impl fmt::Display for On {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tokio => "tokio",
+            Self::Smol => "smol",
+        })
+    }
+}
+
+impl On {
+    /// Runs a check on a thread of its own, whose name is in its failures.
+    ///
+    /// # Panics
+    ///
+    /// If the check does, or does not end.
+    pub fn check(self, name: &str, check: fn(Self)) {
+        watched(&format!("{name} on {self}"), move || check(self));
+    }
+
+    /// A server with the default options.
+    pub fn start(self) -> Server {
+        self.start_with(Options::default())
+    }
+
+    /// A server.
+    pub fn start_with(self, options: Options) -> Server {
+        Server::start(self, options)
+    }
+}
+
+/// Runs a check of the `hangar` command; see [`watched`].
+///
+/// # Panics
+///
+/// If the check does, or does not end.
+pub fn cli(name: &str, check: impl FnOnce() + Send + 'static) {
+    // Building it is not watched: from nothing that takes minutes.
+    binary::path();
+    watched(name, check);
+}
+
+/// Runs a check on a thread of this name.
+///
+/// # Panics
+///
+/// If the check does, or does not end.
+pub fn watched(name: &str, check: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel::<()>();
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // Dropped at the end of the check, however that comes.
+        let _done = done;
+        check();
+    });
+    if ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("{name}: it did not end within {WATCHDOG:?}");
+    }
+    if let Err(panic) = thread.unwrap().join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Makes two tests of each check, `on_tokio::…` and `on_smol::…`. A check is a function that takes an
+/// [`On`](crate::real::On).
+#[macro_export]
+macro_rules! on_both {
+    ($($check:ident)*) => {
+        mod on_tokio {
+            $(#[test] fn $check() { $crate::real::On::Tokio.check(stringify!($check), super::$check); })*
+        }
+        mod on_smol {
+            $(#[test] fn $check() { $crate::real::On::Smol.check(stringify!($check), super::$check); })*
+        }
+    };
+}

@@ -1,0 +1,165 @@
+//! A whole server in this process.
+
+use super::{On, client::Client, machine::PATIENCE};
+use hangar_backends::{
+    Runtime,
+    local::User,
+    runtime::{Address, sleep_until},
+};
+use hangar_transports::{
+    Plane, Settings,
+    plane::{local::Local, tokens::Tokens},
+    rest::Guard,
+};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// The admin's token of every server.
+pub const TOKEN: &str = "hangar-tests-admin";
+
+/// What a server is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Its limits.
+    pub settings: Settings,
+    /// As whom its commands run.
+    pub user: Option<User>,
+    /// Where its tokens are kept.
+    pub tokens: Option<PathBuf>,
+}
+
+impl Options {
+    /// With a pace that no test notices, and no cap.
+    #[must_use]
+    pub fn unpaced() -> Self {
+        let mut options = Self::default();
+        options.settings.stream_bytes_per_second = 1 << 40;
+        options.settings.stream_max_bytes = 1 << 40;
+        options
+    }
+}
+
+/// A server that listens on a port of its own, with the sandbox `local`. Dropped, it is shut down without waiting for
+/// its commands; nothing may be open after that.
+#[derive(Debug)]
+pub struct Server {
+    plane: Arc<Plane>,
+    client: Client,
+    shutdown: Arc<Notify>,
+    hurry: Arc<Notify>,
+    ended: Mutex<mpsc::Receiver<End>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct End {
+    /// Commands that it had to kill.
+    pub killed: usize,
+    /// Streams that were still open, and leases that were held.
+    pub left: (usize, usize),
+}
+
+struct Parts {
+    options: Options,
+    shutdown: Arc<Notify>,
+    hurry: Arc<Notify>,
+    ready: mpsc::Sender<(Arc<Plane>, SocketAddr)>,
+}
+
+impl Server {
+    pub(super) fn start(on: On, options: Options) -> Self {
+        let (shutdown, hurry) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (ready, started) = mpsc::channel();
+        let (done, ended) = mpsc::channel();
+        let parts = Parts { options, shutdown: Arc::clone(&shutdown), hurry: Arc::clone(&hurry), ready };
+        let thread = thread::Builder::new().name(format!("a server on {on}")).spawn(move || {
+            let end = match on {
+                On::Tokio => {
+                    let threads = hangar::Threads::new().unwrap();
+                    let end = threads.block_on(serve(Arc::new(threads.runtime()), parts));
+                    threads.shutdown(Duration::from_secs(1));
+                    end
+                }
+                On::Smol => {
+                    let threads = hangar_smol::Threads::new(2).unwrap();
+                    threads.block_on(serve(Arc::new(threads.runtime()), parts))
+                }
+            };
+            // A failed test has gone.
+            done.send(end).ok();
+        });
+        let (plane, address) = started.recv_timeout(PATIENCE).expect("the server starts");
+        let client = Client { address, token: TOKEN.to_owned() };
+        Self { plane, client, shutdown, hurry, ended: Mutex::new(ended), thread: Some(thread.unwrap()) }
+    }
+
+    /// A client with the admin's token.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What it serves.
+    pub fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
+    /// Asks it to shut down; [`wait`](Self::wait) waits for that.
+    pub fn shut_down(&self) {
+        self.shutdown.notify_one();
+    }
+
+    /// Asks it to hurry with that.
+    pub fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Waits until it has shut down.
+    pub fn wait(mut self) -> End {
+        self.join()
+    }
+
+    fn join(&mut self) -> End {
+        let end = self.ended.lock().unwrap().recv_timeout(PATIENCE).expect("the server ends");
+        self.thread.take().unwrap().join().unwrap();
+        assert_eq!(end.left, (0, 0), "streams and leases that were not given back");
+        end
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut_down();
+        self.hurry();
+        if self.thread.is_some() && !thread::panicking() {
+            self.join();
+        }
+    }
+}
+
+async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
+    let Parts { options, shutdown, hurry, ready } = parts;
+    let tokens = Tokens::load(Some(TOKEN), options.tokens).unwrap();
+    let plane = Plane::new(Arc::clone(&runtime), options.settings, tokens);
+    Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap();
+    let listener = runtime.listen(Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
+    let Address::Tcp(address) = *listener.address() else { panic!("it listens on TCP") };
+    ready.send((Arc::clone(&plane), address)).unwrap();
+    let server = hangar_transports::server::Server::new(Arc::clone(&plane), Guard::default());
+    let killed = server.run(listener, shutdown.notified(), hurry.notified()).await;
+    // Aborted connections let go of their streams in their own tasks.
+    let left = || (plane.streams().len(), plane.streams().leased());
+    for _ in 0..500 {
+        if left() == (0, 0) {
+            break;
+        }
+        sleep_until(&*runtime, runtime.now() + Duration::from_millis(10)).await;
+    }
+    End { killed, left: left() }
+}

@@ -1,0 +1,37 @@
+//! A third runtime, on which the whole server runs in one thread on a virtual clock.
+//!
+//! Hours of streams take milliseconds, every timeout (hyper's included) comes at an exact time, and the same seed
+//! gives the same run. Time moves only when no task can do anything, and then to the next timer.
+//!
+//! * [`random`]: where everything random in a run comes from: its seed.
+//! * [`clock`]: the virtual clock and its timers.
+//! * [`runtime`]: the runtime itself, which also finds busy loops and tasks that wait for nothing.
+//! * [`net`]: sockets in memory that delay, split, cut and half-close.
+//! * [`script`], [`sandbox`]: a sandbox whose commands are little scripts, and which remembers what happened to
+//!   them; `family` and `driver` are what one command is made of.
+//! * [`client`], [`stream`]: a client that sees each byte and each time.
+//! * [`world`]: all of it together, with what must hold at the end of every scenario.
+//! * [`scenario`]: a scenario drawn from a seed.
+//! * [`seeds`]: which seeds a test runs.
+
+#![expect(clippy::unwrap_used, reason = "these are tests: what is not there is a failure")]
+
+pub mod client;
+pub mod clock;
+mod driver;
+mod family;
+pub mod net;
+pub mod random;
+pub mod runtime;
+pub mod sandbox;
+pub mod scenario;
+pub mod script;
+pub mod seeds;
+pub mod stream;
+pub mod world;
+
+pub use client::{Client, End, Request, Response};
+pub use net::Link;
+pub use runtime::Sim;
+pub use stream::{Item, Stream, Transcript};
+pub use world::{Setup, World, run};
