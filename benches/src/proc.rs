@@ -1,0 +1,109 @@
+//! What /proc says about a process.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Serialize;
+
+use crate::Result;
+
+/// The CPU time a process has used itself, its reaped children excluded, in seconds.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = stat_field(&stat, 14).zip(stat_field(&stat, 15)).map(|(user, system)| user + system);
+    let ticks = ticks.ok_or_else(|| format!("/proc/{pid}/stat has no CPU times"))?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// A numeric field of /proc/PID/stat by its number in proc(5); those after the name only, which may hold anything.
+fn stat_field(stat: &str, number: usize) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+}
+
+/// The memory of one process, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// Its own pages and its share of the shared ones; unset when this user may not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pss_kib: Option<u64>,
+    /// Its resident pages.
+    pub rss_kib: u64,
+    /// Its resident pages that no file backs: heap and stacks.
+    pub anonymous_kib: u64,
+}
+
+impl Memory {
+    /// Of the process `pid`, its children excluded.
+    pub fn of(pid: u32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let field =
+            |name| kib_field(&status, name).ok_or_else(|| format!("/proc/{pid}/status has no {name}"));
+        // Refused for a process that is not dumpable, unless we are root.
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok();
+        Ok(Self {
+            pss_kib: rollup.as_deref().and_then(|rollup| kib_field(rollup, "Pss")),
+            rss_kib: field("VmRSS")?,
+            anonymous_kib: field("RssAnon")?,
+        })
+    }
+}
+
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// Every living process below `pid`, children before grandchildren. Zombies are not living.
+pub fn descendants(pid: u32) -> Result<Vec<u32>> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(child) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // A process that ended meanwhile is no descendant.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{child}/stat")) else { continue };
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        if let (Some(parent), false) = (stat_field(&stat, 4), matches!(state, Some('Z' | 'X'))) {
+            children.entry(u32::try_from(parent)?).or_default().push(child);
+        }
+    }
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        found.extend(children.remove(parent).unwrap_or_default());
+        next += 1;
+    }
+    found.remove(0);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_parentheses_and_spaces() {
+        let stat = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 9 9 20 0 1 0 100 0 0";
+        assert_eq!(
+            (stat_field(stat, 4), stat_field(stat, 14), stat_field(stat, 15)),
+            (Some(7), Some(150), Some(25))
+        );
+        assert_eq!(stat_field("nonsense", 4), None);
+    }
+
+    #[test]
+    fn fields_in_kib() {
+        let text = "Rss:     1800 kB\nPss:      612 kB\nPss_Dirty:   80 kB\n";
+        assert_eq!((kib_field(text, "Pss"), kib_field(text, "Swap")), (Some(612), None));
+    }
+
+    #[test]
+    fn our_own_process() {
+        let memory = Memory::of(std::process::id()).unwrap();
+        assert!(memory.rss_kib >= memory.anonymous_kib && memory.anonymous_kib > 0);
+        assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(descendants(std::process::id()).unwrap().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,179 @@
+//! What is measured: two floors, and the ways a server gives output. A [`Stand`] has what the rows of a measurement
+//! need running.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    Result,
+    child::Scratch,
+    cli::Options,
+    relay::Relay,
+    server::{Runtime, Server, Setup},
+    source::Source,
+};
+
+/// One way to see a command's output.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Row {
+    /// The command's pipe itself.
+    Pipe,
+    /// A blocking copy from the pipe to TCP.
+    Relay,
+    /// `exec/stream` of a server as it comes.
+    Stream(Runtime),
+    /// `exec/stream` of a server without pacing and without a cap.
+    Raised(Runtime),
+    /// `exec`, the output at the end.
+    Unstreamed(Runtime),
+}
+
+impl Row {
+    /// Its name on the command line and in the JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Relay => "relay",
+            Self::Stream(Runtime::Tokio) => "tokio",
+            Self::Stream(Runtime::Smol) => "smol",
+            Self::Raised(Runtime::Tokio) => "tokio-raised",
+            Self::Raised(Runtime::Smol) => "smol-raised",
+            Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
+            Self::Unstreamed(Runtime::Smol) => "smol-unstreamed",
+        }
+    }
+
+    /// Its name in the table.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Relay => "relay",
+            Self::Stream(Runtime::Tokio) => "exec/stream SSE, tokio",
+            Self::Stream(Runtime::Smol) => "exec/stream SSE, smol",
+            Self::Raised(Runtime::Tokio) => "exec/stream SSE, tokio, raised pacing",
+            Self::Raised(Runtime::Smol) => "exec/stream SSE, smol, raised pacing",
+            Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
+            Self::Unstreamed(Runtime::Smol) => "exec, unstreamed, smol",
+        }
+    }
+
+    /// The server it needs.
+    pub const fn server(self) -> Option<(Runtime, Setup)> {
+        match self {
+            Self::Pipe | Self::Relay => None,
+            Self::Stream(runtime) | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
+            Self::Raised(runtime) => Some((runtime, Setup::Raised)),
+        }
+    }
+
+    /// Those of `rows` that were asked for.
+    pub fn chosen(rows: &[Self], options: &Options) -> Vec<Self> {
+        let asked = |row: &&Self| options.rows.iter().any(|name| row.name().starts_with(name.as_str()));
+        rows.iter().filter(|row| options.rows.is_empty() || asked(row)).copied().collect()
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// `rows` as a round of an interleaved measurement runs them: each round begins with another one, so that none is
+/// always the first or always after the same one.
+pub fn rotated<T: Copy>(rows: &[T], round: u32) -> Vec<(usize, T)> {
+    let mut order: Vec<_> = rows.iter().copied().enumerate().collect();
+    if !order.is_empty() {
+        order.rotate_left(round as usize % rows.len());
+    }
+    order
+}
+
+/// What the rows of one measurement need running. Dropping it ends all of it.
+#[derive(Debug)]
+pub struct Stand {
+    relay: Option<Relay>,
+    servers: BTreeMap<(Runtime, Setup), Server>,
+    /// What the commands take for their home directory: nothing is in it.
+    home: Scratch,
+}
+
+impl Stand {
+    /// Starts what `rows` need.
+    pub fn start(rows: &[Row]) -> Result<Self> {
+        let mut stand = Self { relay: None, servers: BTreeMap::new(), home: Scratch::new()? };
+        for row in rows {
+            match row.server() {
+                Some(key) if !stand.servers.contains_key(&key) => {
+                    stand.servers.insert(key, Server::start(key.0, key.1, stand.home.path())?);
+                }
+                None if *row == Row::Relay => stand.relay = Some(Relay::start(stand.home.path())?),
+                Some(_) | None => {}
+            }
+        }
+        Ok(stand)
+    }
+
+    /// Runs `command` in the way of `row`, for at most `timeout_s`.
+    pub fn open(&self, row: Row, command: &str, timeout_s: u64) -> Result<Source> {
+        let server = || row.server().and_then(|key| self.servers.get(&key)).ok_or("a row without its server");
+        match row {
+            Row::Pipe => Source::pipe(command, self.home.path(), timeout_s),
+            Row::Relay => Source::relay(self.relay.as_ref().ok_or("no relay")?, command, timeout_s),
+            Row::Stream(_) | Row::Raised(_) => Source::stream(server()?, command, timeout_s),
+            Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
+        }
+    }
+
+    /// The process that carries the output of `row`; `None` for the pipe.
+    pub fn pid(&self, row: Row) -> Option<u32> {
+        if row == Row::Relay {
+            return self.relay.as_ref().map(|relay| relay.service().pid());
+        }
+        Some(self.servers.get(&row.server()?)?.service().pid())
+    }
+
+    /// Ends all of it; an error when something did not end as it should.
+    pub fn stop(self) -> Result<()> {
+        let relay = self.relay.map_or(Ok(()), Relay::stop);
+        let servers: Vec<_> = self.servers.into_values().map(Server::stop).collect();
+        servers.into_iter().fold(relay, Result::and)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    const ROWS: [Row; 5] = [
+        Row::Pipe,
+        Row::Relay,
+        Row::Stream(Runtime::Tokio),
+        Row::Raised(Runtime::Tokio),
+        Row::Raised(Runtime::Smol),
+    ];
+
+    fn chosen(arguments: &[&str]) -> Vec<&'static str> {
+        let options = Cli::parse_from(std::iter::once("streams").chain(arguments.iter().copied())).options;
+        Row::chosen(&ROWS, &options).into_iter().map(Row::name).collect()
+    }
+
+    #[test]
+    fn rows_are_chosen_by_the_start_of_their_name() {
+        assert_eq!(chosen(&[]).len(), ROWS.len());
+        assert_eq!(chosen(&["--rows", "pipe,relay"]), ["pipe", "relay"]);
+        assert_eq!(chosen(&["--rows", "tokio"]), ["tokio", "tokio-raised"]);
+        assert_eq!(chosen(&["--rows", "smol-raised"]), ["smol-raised"]);
+    }
+
+    #[test]
+    fn every_round_begins_with_another_row() {
+        assert_eq!(rotated(&['a', 'b', 'c'], 0), [(0, 'a'), (1, 'b'), (2, 'c')]);
+        assert_eq!(rotated(&['a', 'b', 'c'], 4), [(1, 'b'), (2, 'c'), (0, 'a')]);
+        assert!(rotated::<char>(&[], 1).is_empty());
+    }
+}

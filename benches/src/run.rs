@@ -1,0 +1,135 @@
+//! The whole run: build, measure, report.
+
+use std::{collections::BTreeSet, env, time::Duration};
+
+use crate::{
+    Result,
+    child::{Scratch, become_under_parent},
+    cli::{Cli, Measurement, Options, Part},
+    measure::{exit, latency, memory, progress, stall, throughput},
+    printer, relay,
+    report::Report,
+    results,
+    row::Row,
+    server::Runtime,
+};
+
+/// What the command line asks for.
+pub fn main(cli: Cli) -> Result<()> {
+    match cli.part {
+        None => measure(&cli.options),
+        Some(Part::Print { lines, every_ms }) => printer::print(lines, Duration::from_millis(every_ms)),
+        Some(Part::Flood { bytes }) => printer::flood(bytes),
+        Some(Part::Stamp) => printer::stamp(),
+        Some(Part::Relay) => relay::serve(),
+        Some(Part::UnderParent { command }) => become_under_parent(&command),
+    }
+}
+
+/// The chosen rows of each measurement; none where it was not asked for.
+struct Plan {
+    latency: Vec<Row>,
+    throughput: Vec<Row>,
+    exit: Vec<Row>,
+    memory: Vec<Runtime>,
+    stall: Vec<Row>,
+}
+
+impl Plan {
+    fn new(options: &Options) -> Result<Self> {
+        let rows = |measurement, rows: &[Row]| {
+            if options.measures(measurement) { Row::chosen(rows, options) } else { Vec::new() }
+        };
+        let servers = [Row::Stream(Runtime::Tokio), Row::Stream(Runtime::Smol)];
+        let memory = rows(Measurement::Memory, &servers);
+        let plan = Self {
+            latency: rows(Measurement::Latency, &latency::ROWS),
+            throughput: rows(Measurement::Throughput, &throughput::ROWS),
+            exit: rows(Measurement::Exit, &exit::ROWS),
+            memory: memory.into_iter().filter_map(|row| Some(row.server()?.0)).collect(),
+            stall: rows(Measurement::Stall, &stall::ROWS),
+        };
+        if plan.rows().next().is_none() && plan.memory.is_empty() {
+            return Err("no row has such a name in what is to be measured: see --help".into());
+        }
+        Ok(plan)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Row> {
+        [&self.latency, &self.throughput, &self.exit, &self.stall].into_iter().flatten()
+    }
+
+    fn runtimes(&self) -> BTreeSet<Runtime> {
+        let of_rows = self.rows().filter_map(|row| Some(row.server()?.0));
+        of_rows.chain(self.memory.iter().copied()).collect()
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
+    if cfg!(debug_assertions) {
+        eprintln!("streams: this is a debug build: its figures mean nothing, use --release");
+    }
+    let plan = Plan::new(options)?;
+    Scratch::sweep()?;
+    if !options.no_build {
+        plan.runtimes().into_iter().try_for_each(Runtime::build)?;
+    }
+    let mut report = Report::new(env::args().skip(1).collect());
+    let mut failures = Vec::new();
+    let mut keep = |error: crate::Error| failures.push(error.to_string());
+    if !plan.latency.is_empty() {
+        let rounds = options.rounds(latency::ROUNDS);
+        report.latency = latency::measure(&plan.latency, rounds).map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.throughput.is_empty() {
+        let rounds = options.rounds(throughput::ROUNDS);
+        let measured = throughput::measure(&plan.throughput, rounds, options.mebibytes);
+        report.throughput = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.exit.is_empty() {
+        let rounds = options.rounds(exit::ROUNDS);
+        report.exit = exit::measure(&plan.exit, rounds).map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.memory.is_empty() {
+        report.memory = memory::measure(&plan.memory, options.streams).map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.stall.is_empty() {
+        report.stall =
+            stall::measure(&plan.stall, options.stall_seconds).map_err(&mut keep).unwrap_or_default();
+    }
+    progress("");
+    report.failures = failures;
+    print!("{}", report.judge()?);
+    let path = options.out.clone().unwrap_or_else(|| results::default_path(&report.date));
+    results::write(&report, &path)?;
+    eprintln!("every sample: {}", path.display());
+    match report.failures.len() {
+        0 => Ok(()),
+        wrong => Err(format!("{wrong} of the measurements are wrong").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn plan(arguments: &[&str]) -> Result<Plan> {
+        Plan::new(&Cli::parse_from(std::iter::once("streams").chain(arguments.iter().copied())).options)
+    }
+
+    #[test]
+    fn the_floors_need_no_server() {
+        assert!(plan(&["--rows", "pipe,relay"]).unwrap().runtimes().is_empty());
+        assert_eq!(plan(&["--rows", "relay,smol"]).unwrap().runtimes().len(), 1);
+        assert_eq!(plan(&[]).unwrap().runtimes().len(), 2);
+    }
+
+    #[test]
+    fn nothing_to_measure_is_an_error() {
+        assert!(plan(&["--rows", "tcp"]).is_err());
+        assert!(plan(&["--rows", "pipe", "--only", "memory"]).is_err());
+        assert!(plan(&["--stall", "--rows", "tokio"]).unwrap().latency.is_empty());
+    }
+}

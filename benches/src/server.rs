@@ -1,0 +1,195 @@
+//! The servers under test: building them, and starting one as an operator would.
+
+use std::{
+    env, fs,
+    io::{IsTerminal as _, Read as _, stderr},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde::Serialize;
+
+use crate::{
+    Result,
+    child::{Scratch, Service},
+};
+
+/// Far more of anything than a measurement can use.
+const PLENTY: &str = "1099511627776";
+
+/// What runs the server.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// `hangar serve`.
+    Tokio,
+    /// The example `embed` of `hangar-smol`.
+    Smol,
+}
+
+impl Runtime {
+    /// Its name in rows and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tokio => "tokio",
+            Self::Smol => "smol",
+        }
+    }
+
+    const fn build_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Tokio => &["-p", "hangar"],
+            Self::Smol => &["-p", "hangar-smol", "--example", "embed"],
+        }
+    }
+
+    fn executable(self) -> Result<PathBuf> {
+        let below = match self {
+            Self::Tokio => "release/hangar",
+            Self::Smol => "release/examples/embed",
+        };
+        Ok(target_directory()?.join(below))
+    }
+
+    /// Builds it beside this binary, in the release profile.
+    pub fn build(self) -> Result<()> {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--release", "--locked"]).args(self.build_arguments());
+        cargo.arg("--target-dir").arg(target_directory()?);
+        cargo.arg("--manifest-path").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
+        if !stderr().is_terminal() {
+            cargo.arg("--quiet");
+        }
+        let status = cargo.stdin(Stdio::null()).status().map_err(|error| format!("cargo: {error}"))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the {} server does not build", self.name()).into())
+        }
+    }
+}
+
+/// Cargo's target directory that this binary is in, `<target>/release/streams`.
+fn target_directory() -> Result<PathBuf> {
+    let executable = env::current_exe()?;
+    let directory = executable.ancestors().nth(2).ok_or("we are not in a target directory")?;
+    Ok(directory.to_owned())
+}
+
+/// How a server is set up.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Setup {
+    /// As it comes.
+    Default,
+    /// Without pacing, and without a cap on a stream's bytes.
+    Raised,
+    /// As it comes, but for how many streams may be open.
+    ManyStreams,
+}
+
+impl Setup {
+    const fn environment(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Default => &[],
+            Self::Raised => {
+                &[("HANGAR_STREAM_BYTES_PER_SECOND", PLENTY), ("HANGAR_STREAM_MAX_BYTES", PLENTY)]
+            }
+            Self::ManyStreams => {
+                &[("HANGAR_STREAM_MAX_PER_TOKEN", "1000000"), ("HANGAR_STREAM_MAX_TOTAL", "1000000")]
+            }
+        }
+    }
+}
+
+/// A running server with its sandbox `local`.
+#[derive(Debug)]
+pub struct Server {
+    service: Service,
+    token: String,
+    home: PathBuf,
+}
+
+impl Server {
+    /// Starts a built one with a data directory and a token of its own. Its commands run with `home`.
+    pub fn start(runtime: Runtime, setup: Setup, home: &Path) -> Result<Self> {
+        let program = runtime.executable()?;
+        if !program.is_file() {
+            return Err(format!(
+                "{} is not there, and --no-build was given or nothing builds it",
+                program.display()
+            )
+            .into());
+        }
+        let token = token()?;
+        let scratch = Scratch::new()?;
+        let data = scratch.path().join("data");
+        let service =
+            Service::start(&format!("the {} server", runtime.name()), &program, scratch, |command| {
+                if runtime == Runtime::Tokio {
+                    command.arg("serve");
+                }
+                command.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
+                for (name, _) in env::vars_os() {
+                    if name.to_string_lossy().starts_with("HANGAR_") {
+                        command.env_remove(name);
+                    }
+                }
+                command
+                    .env_remove("RUST_LOG")
+                    .env("HANGAR_TOKEN", &token)
+                    .env("HANGAR_LOCAL_DRAIN_SECONDS", "1");
+                command.envs(setup.environment().iter().copied());
+            })?;
+        Ok(Self { service, token, home: home.to_owned() })
+    }
+
+    /// The process.
+    pub const fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The request that runs `command` in the sandbox.
+    pub fn request(&self, command: &str, timeout_s: u64, streamed: bool) -> String {
+        let environment = serde_json::json!({ "HOME": self.home.to_string_lossy() });
+        let body =
+            serde_json::json!({ "command": command, "timeout": timeout_s, "env": environment }).to_string();
+        let (path, accept) =
+            if streamed { ("exec/stream", "text/event-stream") } else { ("exec", "application/json") };
+        format!(
+            "POST /api/sandboxes/local/{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
+            self.service.address(),
+            self.token,
+            body.len()
+        )
+    }
+
+    /// Ends it.
+    pub fn stop(self) -> Result<()> {
+        self.service.stop()
+    }
+}
+
+fn token() -> Result<String> {
+    let mut random = [0_u8; 24];
+    fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_long_and_new() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert!(one.len() == 48 && one != other);
+    }
+
+    #[test]
+    fn servers_are_looked_for_beside_us() {
+        let hangar = Runtime::Tokio.executable().unwrap();
+        assert!(hangar.ends_with("release/hangar"));
+        assert!(Runtime::Smol.executable().unwrap().ends_with("release/examples/embed"));
+    }
+}
