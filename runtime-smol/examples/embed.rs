@@ -34,12 +34,10 @@ fn main() -> Result<(), Failure> {
     reaper::become_subreaper()?;
     let mut signals = StopSignals::listen()?;
 
-    // The program's own work goes on beside the plane, on the same threads.
+    // The program's own work goes on beside the plane, on the same thread.
     executor.spawn(own_work(Arc::clone(&runtime))).detach();
-    for _ in 1..std::thread::available_parallelism()?.get() {
-        let executor = Arc::clone(&executor);
-        std::thread::spawn(move || async_io::block_on(executor.run(std::future::pending::<()>())));
-    }
+    // One thread: what a command prints goes from its pipe to the client's socket without changing threads. A program
+    // that wants more runs the executor on more.
     async_io::block_on(executor.run(async {
         let folder = blocking(&*runtime, move || Folder::open(&data)).await.ok_or("the runtime ended")??;
         let secret = match std::env::var("HANGAR_TOKEN") {

@@ -126,20 +126,20 @@ impl Serve {
         let threads = Threads::new().map_err(Failure::new)?;
         let tokio = threads.runtime();
         let signals = StopSignals::listen(&tokio).map_err(Failure::new)?;
-        let served = threads.block_on(self.serve(&tokio, signals, settings, guard, local_user));
+        let served = threads.run(self.serve(tokio, signals, settings, guard, local_user));
         threads.shutdown(Duration::from_secs(1));
         served
     }
 
     async fn serve(
         self,
-        tokio: &TokioRuntime,
+        tokio: TokioRuntime,
         signals: StopSignals,
         settings: Settings,
         guard: Guard,
         local_user: Option<User>,
     ) -> Result<u8, Failure> {
-        let runtime: Arc<dyn Runtime> = Arc::new(tokio.clone());
+        let runtime: Arc<dyn Runtime> = Arc::new(tokio);
         let folder = Folder::open(&self.data_folder()?).map_err(Failure::new)?;
         let listener = runtime.listen(Address::Tcp(self.listen)).await;
         let listener = listener
