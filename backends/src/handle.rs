@@ -4,7 +4,7 @@ use hangar_core::process::Process;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Waker,
+    task::{Poll, Waker},
 };
 
 /// One process: its machine behind a lock that is held for a moment at a time, and who is to be woken when it changed.
@@ -21,12 +21,20 @@ pub struct Handle {
 struct Inner {
     process: Process,
     driver: Option<Waker>,
-    readers: BTreeMap<u64, Option<Waker>>,
+    readers: BTreeMap<u64, Slot>,
     next_reader: u64,
     /// The driver found no room for output when it looked last.
     stalled: bool,
     /// The driver has let go of it.
     gone: bool,
+}
+
+/// One reader, and who is to be woken for it.
+#[derive(Debug)]
+struct Slot {
+    waker: Option<Waker>,
+    /// It does not read: it waits for the end.
+    ends_only: bool,
 }
 
 /// What readers can see of a process: when it changes they are woken.
@@ -66,12 +74,18 @@ impl Inner {
     fn change<T>(&mut self, change: impl FnOnce(&mut Process) -> T) -> (T, Waiting) {
         let before = Seen::of(&self.process);
         let result = change(&mut self.process);
-        let readers = if before == Seen::of(&self.process) { Waiting::default() } else { self.waiting() };
+        let after = Seen::of(&self.process);
+        let readers = match before == after {
+            true => Waiting::default(),
+            false => self.waiting(before.over != after.over || before.exited != after.exited),
+        };
         (result, readers)
     }
 
-    fn waiting(&mut self) -> Waiting {
-        let mut woken = self.readers.values_mut().filter_map(Option::take);
+    /// Those that wait for output, and for the end where `ends`.
+    fn waiting(&mut self, ends: bool) -> Waiting {
+        let woken = self.readers.values_mut().filter(|slot| ends || !slot.ends_only);
+        let mut woken = woken.filter_map(|slot| slot.waker.take());
         Waiting { first: woken.next(), others: woken.collect() }
     }
 }
@@ -114,7 +128,7 @@ impl Handle {
         let mut inner = self.lock();
         inner.gone = true;
         inner.driver = None;
-        let readers = inner.waiting();
+        let readers = inner.waiting(true);
         drop(inner);
         readers.wake();
     }
@@ -144,10 +158,19 @@ impl Handle {
 
     /// One more reader.
     pub fn reader(self: &Arc<Self>) -> Reading {
+        self.register(false)
+    }
+
+    /// Somebody who waits for its end, and is not woken for output.
+    pub fn watcher(self: &Arc<Self>) -> Reading {
+        self.register(true)
+    }
+
+    fn register(self: &Arc<Self>, ends_only: bool) -> Reading {
         let mut inner = self.lock();
         let id = inner.next_reader;
         inner.next_reader += 1;
-        inner.readers.insert(id, None);
+        inner.readers.insert(id, Slot { waker: None, ends_only });
         drop(inner);
         Reading { handle: Arc::clone(self), id }
     }
@@ -172,9 +195,9 @@ impl Reading {
         let mut inner = self.handle.lock();
         let result = read(&mut inner.process);
         if let Some(slot) = inner.readers.get_mut(&self.id)
-            && !slot.as_ref().is_some_and(|old| old.will_wake(waker))
+            && !slot.waker.as_ref().is_some_and(|old| old.will_wake(waker))
         {
-            *slot = Some(waker.clone());
+            slot.waker = Some(waker.clone());
         }
         let driver =
             (inner.stalled && inner.process.wants_output() > 0).then(|| inner.driver.clone()).flatten();
@@ -183,6 +206,11 @@ impl Reading {
             driver.wake();
         }
         result
+    }
+
+    /// Ready once `done`. `waker` is woken at the next change that this one sees.
+    pub fn poll_until(&self, waker: &Waker, done: impl FnOnce(&Process) -> bool) -> Poll<()> {
+        if self.read(waker, |process| done(process)) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// The process.

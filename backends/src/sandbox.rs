@@ -71,9 +71,7 @@ pub struct Spec {
     pub user: Option<String>,
     /// Whether it gets input. Without it its standard input is at its end from the start.
     pub stdin: bool,
-    /// A terminal of this size instead of pipes.
-    pub tty: Option<TtySize>,
-    /// How it is followed and ended.
+    /// How it is followed and ended, and whether it has a terminal instead of pipes.
     pub process: process::Config,
 }
 
@@ -84,15 +82,6 @@ pub enum Command {
     Shell(String),
     /// A program and its arguments: at least the program.
     Argv(Vec<String>),
-}
-
-/// The size of a terminal, in characters.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TtySize {
-    /// Columns.
-    pub cols: u16,
-    /// Rows.
-    pub rows: u16,
 }
 
 /// Why a command was not started.

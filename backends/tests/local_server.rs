@@ -14,7 +14,7 @@ use std::{
     fs,
     sync::{Mutex, MutexGuard, PoisonError},
 };
-use support::{TestRuntime, argv, living, read, run, sandbox, shell, start, wait_until};
+use support::{NONE, TestRuntime, argv, living, read, run, sandbox, shell, start, wait_until};
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -63,7 +63,7 @@ fn no_descriptor_and_no_child_is_left() {
     settled();
     // The last scan's thread may be closing what it read.
     wait_until("no descriptor is left", || descriptors() <= before);
-    assert_eq!(children(), []);
+    assert!(children().is_empty(), "{:?}", children());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn orphans_are_reaped_and_exit_codes_are_not_taken() {
     wait_until("both run", || living("sleep 100.02PID").len() + living("sleep 100.03PID").len() == 2);
     handle.command(Process::kill);
     wait_until("it ends", || handle.is_released());
-    assert_eq!(living("sleep 100.03PID"), []);
+    assert_eq!(living("sleep 100.03PID"), NONE);
     // This one's parent was gone before anybody looked: nothing tells whose it is.
     let lost = living("sleep 100.02PID");
     assert_eq!(lost.len(), 1);
@@ -126,7 +126,7 @@ fn without_descriptors_nothing_starts_and_nothing_is_left() {
     assert_eq!(results.first(), Some(&Some(StartError::Exhausted(Exhausted::Descriptors))));
     assert_eq!(results.last(), Some(&None));
     results.retain(|result| !matches!(result, None | Some(StartError::Exhausted(Exhausted::Descriptors))));
-    assert_eq!(results, []);
+    assert!(results.is_empty(), "{results:?}");
 }
 
 #[test]
@@ -141,5 +141,5 @@ fn a_kill_without_descriptors_is_made_up_for() {
     std::thread::sleep(std::time::Duration::from_millis(700));
     setrlimit(Resource::Nofile, limits).unwrap();
     wait_until("it ends", || handle.is_released());
-    assert_eq!(living("sleep 100.05PID"), []);
+    assert_eq!(living("sleep 100.05PID"), NONE);
 }

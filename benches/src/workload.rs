@@ -28,7 +28,7 @@ impl Path {
         process.handle_started();
         let stream = Some(Streaming { bytes_per_second: 1 << 50, max_bytes: 1 << 50 });
         let config = Config { encoding, stream, tail: 256 * 1024 };
-        let exec = Exec::new(config, &process, Time::ZERO);
+        let exec = Exec::new(config, &mut process, Time::ZERO);
         Self { process, exec, out: BytesMut::new(), encoding, now: 0 }
     }
 

@@ -30,25 +30,30 @@
 //!
 //! * [`time`]: a point on the shell's monotonic clock.
 //! * [`close`]: why a stream ends, and how each transport says so.
-//! * [`pace`], [`limits`]: how fast, and how many.
+//! * [`pace`], [`limits`], [`tickets`]: how fast, how many, and for how long.
+//! * [`table`]: background processes, by who may find them.
 //! * [`log`]: the output of one process, and the readers of it.
 //! * [`text`], [`tail`]: bytes to text without cutting a character; the last of the output.
 //! * [`process`]: one process, from its start to its last byte.
 //! * [`exec`]: one command's output on its way to one client, and its result.
+//! * [`attach`]: a process's output for a client that comes and goes.
 //! * [`wire`]: bytes to typed messages and back.
 
 #![forbid(unsafe_code)]
 
+pub mod attach;
 pub mod close;
 pub mod exec;
 pub mod limits;
 pub mod log;
 pub mod pace;
 pub mod process;
+pub mod table;
 pub mod tail;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;
+pub mod tickets;
 pub mod time;
 pub mod wire;
 

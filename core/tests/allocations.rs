@@ -18,7 +18,7 @@ fn stream(encoding: Encoding, line: &[u8]) -> u64 {
     let mut process = Process::new(process::Config { retention, ..process::Config::default() }, Time::ZERO);
     let stream = Streaming { bytes_per_second: u64::MAX, max_bytes: u64::MAX };
     let config = exec::Config { encoding, stream: Some(stream), tail: 4096 };
-    let mut exec = Exec::new(config, &process, Time::ZERO);
+    let mut exec = Exec::new(config, &mut process, Time::ZERO);
     let mut out = BytesMut::new();
     let mut round = |messages: usize| {
         for at in 0..messages {
@@ -58,7 +58,7 @@ fn a_character_cut_by_every_read_costs_none() {
 #[test]
 fn reading_until_read_costs_none() {
     let mut log = Log::new(Retention::UntilRead { bytes: 64 * 1024 });
-    let mut reader = Reader::oldest(&log);
+    let mut reader = Reader::oldest(&mut log);
     let mut round = |messages: usize| {
         for at in 0..messages {
             let channel = if at % 2 == 0 { Channel::Stdout } else { Channel::Stderr };
@@ -80,7 +80,7 @@ fn reading_until_read_costs_none() {
 fn a_ring_costs_a_block_at_a_time() {
     const LINE: [u8; 64] = [b'x'; 64];
     let mut log = Log::new(Retention::Ring { bytes: 256 * 1024 });
-    let mut readers = [Reader::oldest(&log), Reader::oldest(&log)];
+    let mut readers = [Reader::oldest(&mut log), Reader::oldest(&mut log)];
     let mut round = |messages: usize| {
         for _ in 0..messages {
             log.append(Channel::Stdout, 0, &LINE);

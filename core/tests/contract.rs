@@ -4,7 +4,7 @@
 //! printed with them: a file of those bytes in `fuzz/corpus/<target>/` makes it a test for good.
 
 use arbitrary::Arbitrary;
-use hangar_core::testing::{exec, limits, log, pace, process, scenario, sse, tail, text};
+use hangar_core::testing::{attach, exec, limits, log, pace, process, scenario, sse, tail, text};
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
 
@@ -30,6 +30,11 @@ fn check<S: Debug + for<'a> Arbitrary<'a>>(max_bytes: usize, run: impl Fn(&S)) {
 #[test]
 fn process() {
     check(600, process::run);
+}
+
+#[test]
+fn attach() {
+    check(600, attach::run);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Replays what the fuzz targets found worth keeping: every file of `fuzz/corpus/<target>/` is a scenario that has to
 //! pass.
 
-use hangar_core::testing::{self, exec, limits, log, pace, process, sse, tail, text};
+use hangar_core::testing::{self, attach, control, exec, limits, log, pace, process, sse, tail, text};
 use std::{fs, path::Path};
 
 fn replay(target: &str, run: impl Fn(&[u8])) {
@@ -21,6 +21,16 @@ fn replay(target: &str, run: impl Fn(&[u8])) {
 #[test]
 fn process() {
     replay("process", |bytes| testing::run(bytes, process::run));
+}
+
+#[test]
+fn attach() {
+    replay("attach", |bytes| testing::run(bytes, attach::run));
+}
+
+#[test]
+fn control() {
+    replay("control", control::run);
 }
 
 #[test]

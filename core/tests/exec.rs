@@ -25,7 +25,7 @@ impl Command {
         let retention = Retention::UntilRead { bytes: 64 * 1024 };
         let mut process = Process::new(process::Config { retention, ..process::Config::default() }, at_ms(0));
         process.handle_started();
-        let exec = Exec::new(config, &process, at_ms(0));
+        let exec = Exec::new(config, &mut process, at_ms(0));
         Self { process, exec }
     }
 
@@ -296,7 +296,7 @@ fn a_result_is_read_back_as_it_was_written() {
     process.handle_started();
     let stream = Streaming { bytes_per_second: 1000, max_bytes: 1 };
     let config = Config { encoding: Encoding::Base64, stream: Some(stream), tail: 2 };
-    let exec = Exec::new(config, &process, at_ms(0));
+    let exec = Exec::new(config, &mut process, at_ms(0));
     let mut command = Command { process, exec };
     command.print(b"abc");
     command.process.handle_output(Channel::Stderr, 0, b"def");

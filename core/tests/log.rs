@@ -39,7 +39,7 @@ fn gap(item: Option<Item>) -> Gap {
 #[test]
 fn the_newest_frame_grows_until_it_is_taken() {
     let mut log = ring(100);
-    let mut reader = Reader::oldest(&log);
+    let mut reader = Reader::oldest(&mut log);
     log.append(Channel::Stdout, 5, b"one ");
     log.append(Channel::Stdout, 6, b"and one");
     let data = Bytes::from_static(b"one and one");
@@ -57,7 +57,7 @@ fn the_newest_frame_grows_until_it_is_taken() {
 #[test]
 fn a_frame_is_at_most_32_kib() {
     let mut log = ring(1 << 20);
-    let mut reader = Reader::oldest(&log);
+    let mut reader = Reader::oldest(&mut log);
     log.append(Channel::Tty, 0, &vec![b'x'; 2 * FRAME_MAX + 1]);
     let lengths = [(); 3].map(|()| frame(reader.take(&mut log)).data.len());
     assert_eq!(lengths, [32_768, 32_768, 1]);
@@ -85,7 +85,7 @@ fn frames_are_bounded_as_well() {
     let mut log = Log::new(Retention::UntilRead { bytes: 64 });
     print(&mut log, &["a"; 16]);
     assert_eq!((log.held_frames(), log.room(), log.append(Channel::Tty, 0, b"more")), (16, 0, 0));
-    assert_eq!(text(Reader::oldest(&log).take(&mut log)), "a");
+    assert_eq!(text(Reader::oldest(&mut log).take(&mut log)), "a");
     assert_eq!(log.room(), 64 - 15);
 }
 
@@ -93,11 +93,12 @@ fn frames_are_bounded_as_well() {
 fn a_reader_that_comes_late_goes_on_at_the_oldest_output() {
     let mut log = ring(8);
     print(&mut log, &["1234", "5678", "9abc", "def"]);
-    let mut reader = Reader::at_offset(&log, 2).unwrap();
-    let expected = Gap { from_seq: 2, to_seq: 2, from_offset: 2, to_offset: 4, reason: GapReason::Evicted };
+    let mut reader = Reader::at_offset(&mut log, 2).unwrap();
+    let expected =
+        Gap { from_seq: None, to_seq: 2, from_offset: Some(2), to_offset: 4, reason: GapReason::Evicted };
     assert_eq!(
         (gap(reader.take(&mut log)), expected.bytes(), expected.reason.name()),
-        (expected, 2, "evicted")
+        (expected, Some(2), "evicted")
     );
     assert_eq!([(); 3].map(|()| text(reader.take(&mut log))), ["5678", "9abc", "def"]);
     assert_eq!(reader.take(&mut log), None);
@@ -106,13 +107,18 @@ fn a_reader_that_comes_late_goes_on_at_the_oldest_output() {
 #[test]
 fn a_reader_that_was_too_slow_goes_on_in_the_middle() {
     let mut log = ring(8);
-    let mut reader = Reader::oldest(&log);
+    let mut reader = Reader::oldest(&mut log);
     print(&mut log, &["1"]);
     assert_eq!(text(reader.take(&mut log)), "1");
     print(&mut log, &["234", "56", "78", "9a", "bc", "d"]);
     assert_eq!((log.start_offset(), log.held()), (4, 9));
-    let expected =
-        Gap { from_seq: 2, to_seq: 5, from_offset: 1, to_offset: 8, reason: GapReason::SlowConsumer };
+    let expected = Gap {
+        from_seq: Some(2),
+        to_seq: 5,
+        from_offset: Some(1),
+        to_offset: 8,
+        reason: GapReason::SlowConsumer,
+    };
     assert_eq!((gap(reader.take(&mut log)), expected.reason.name()), (expected, "slow_consumer"));
     assert_eq!([(); 3].map(|()| text(reader.take(&mut log))), ["9a", "bc", "d"]);
 }
@@ -121,19 +127,69 @@ fn a_reader_that_was_too_slow_goes_on_in_the_middle() {
 fn the_newest_frame_is_never_left_out() {
     for taken in [false, true] {
         let mut log = ring(4);
-        let mut slow = Reader::oldest(&log);
+        let mut slow = Reader::oldest(&mut log);
         print(&mut log, &["1"]);
         slow.take(&mut log);
         print(&mut log, &["2", "34567890"]);
         if taken {
-            Reader::at_offset(&log, 10).unwrap().take(&mut log);
-            assert_eq!(text(Reader::oldest(&log).take(&mut log)), "34567890");
+            Reader::at_offset(&mut log, 10).unwrap().take(&mut log);
+            assert_eq!(text(Reader::oldest(&mut log).take(&mut log)), "34567890");
         }
         assert_eq!((log.start_offset(), log.held_frames()), (2, 1));
         let gap = gap(slow.take(&mut log));
-        assert_eq!((gap.from_seq, gap.to_seq, gap.from_offset, gap.to_offset), (2, 3, 1, 2));
+        assert_eq!((gap.from_seq, gap.to_seq, gap.from_offset, gap.to_offset), (Some(2), 3, Some(1), 2));
         assert_eq!(text(slow.take(&mut log)), "34567890");
     }
+}
+
+#[test]
+fn a_reader_comes_back_by_the_number_of_its_last_frame() {
+    let mut log = ring(8);
+    print(&mut log, &["1234", "5678", "9abc", "def"]);
+    assert_eq!(text(Reader::after_seq(&mut log, 2).unwrap().take(&mut log)), "9abc");
+    assert_eq!(text(Reader::after_seq(&mut log, 3).unwrap().take(&mut log)), "def");
+    let mut late = Reader::after_seq(&mut log, 0).unwrap();
+    assert!(late.has_next(&log) && !late.is_behind(&log));
+    let expected =
+        Gap { from_seq: Some(1), to_seq: 2, from_offset: None, to_offset: 4, reason: GapReason::Evicted };
+    assert_eq!((gap(late.take(&mut log)), expected.bytes()), (expected, None));
+    assert_eq!(text(late.take(&mut log)), "5678");
+    let error = Reader::after_seq(&mut log, 5).unwrap_err();
+    assert_eq!(error, CursorAhead { asked: 5, newest: 4 });
+    // What is printed next is not in a frame that it says it has.
+    let mut newest = Reader::after_seq(&mut log, 4).unwrap();
+    assert_eq!(newest.take(&mut log), None);
+    print(&mut log, &["g"]);
+    assert_eq!((newest.seq(), frame(newest.take(&mut log)).seq), (5, 5));
+}
+
+#[test]
+fn what_is_replayed_may_be_less_than_what_is_kept() {
+    let pieces = ["1234", "5678", "9abc", "def"];
+    for (replay, first) in
+        [(0, None), (1, Some("def")), (3, Some("def")), (4, Some("9abc")), (99, Some("1234"))]
+    {
+        let mut log = ring(100).replaying(replay);
+        let mut there = Reader::oldest(&mut log);
+        print(&mut log, &pieces);
+        let item = Reader::oldest(&mut log).take(&mut log);
+        assert_eq!(item.map(|item| text(Some(item))).as_deref(), first, "{replay}");
+        let mut cut = Reader::at_offset(&mut log, 1).unwrap();
+        assert_eq!(matches!(cut.take(&mut log), Some(Item::Gap(_))), replay != 99, "{replay}");
+        assert_eq!([(); 4].map(|()| text(there.take(&mut log))), pieces, "for a reader that is there");
+    }
+}
+
+#[test]
+fn the_last_lines_begin_at_a_frame() {
+    let mut log = ring(100);
+    print(&mut log, &["a\n", "b\nc\n", "d", "e\n", "f\ng"]);
+    let mut tail = |lines, max| text(Reader::tail(&mut log, lines, max).take(&mut log));
+    let begin = ["f\ng", "f\ng", "d", "b\nc\n", "b\nc\n", "a\n", "a\n"];
+    assert_eq!([1, 2, 3, 4, 5, 6, 99].map(|lines| tail(lines, 100)), begin);
+    assert_eq!((tail(9, 6).as_str(), tail(9, 3).as_str()), ("d", "f\ng"));
+    assert_eq!(Reader::tail(&mut log, 0, 100).take(&mut log), None);
+    assert_eq!(Reader::tail(&mut log, 9, 2).take(&mut log), None);
 }
 
 #[test]
@@ -141,14 +197,14 @@ fn a_reader_may_come_anywhere() {
     let mut log = ring(100);
     print(&mut log, &["one", "two", "three"]);
     for offset in 0..=11 {
-        let mut reader = Reader::at_offset(&log, offset).unwrap();
+        let mut reader = Reader::at_offset(&mut log, offset).unwrap();
         let mut rest = String::new();
         while reader.has_next(&log) {
             rest += &text(reader.take(&mut log));
         }
         assert_eq!(rest, "onetwothree"[offset as usize..]);
     }
-    let error = Reader::at_offset(&log, 12).unwrap_err();
+    let error = Reader::at_offset(&mut log, 12).unwrap_err();
     assert_eq!(error, CursorAhead { asked: 12, newest: 11 });
     assert_eq!(error.to_string(), "the cursor 12 is ahead of the newest output, 11");
 }
@@ -158,20 +214,20 @@ fn a_cursor_outlives_the_frame_it_came_to() {
     // It comes at the end of the newest frame, which grows no further and is evicted.
     let mut log = ring(4);
     print(&mut log, &["1234"]);
-    let mut reader = Reader::at_offset(&log, 4).unwrap();
+    let mut reader = Reader::at_offset(&mut log, 4).unwrap();
     print(&mut log, &["5678"]);
     assert_eq!(log.start_offset(), 4);
     assert_eq!(text(reader.take(&mut log)), "5678");
     // Or it is kept, behind another one.
     let mut log = ring(100);
     print(&mut log, &["12", "34"]);
-    let mut reader = Reader::at_offset(&log, 4).unwrap();
+    let mut reader = Reader::at_offset(&mut log, 4).unwrap();
     print(&mut log, &["56"]);
     assert_eq!((text(reader.take(&mut log)), reader.take(&mut log)), ("56".to_owned(), None));
     // And where that frame grows on, the reader has the rest of it.
     let mut log = ring(4);
     print(&mut log, &["1234"]);
-    let mut reader = Reader::at_offset(&log, 4).unwrap();
+    let mut reader = Reader::at_offset(&mut log, 4).unwrap();
     log.append(Channel::Stdout, 0, b"5");
     let rest = frame(reader.take(&mut log));
     assert_eq!((rest.seq, rest.offset, &rest.data[..]), (1, 4, &b"5"[..]));
@@ -181,7 +237,7 @@ fn a_cursor_outlives_the_frame_it_came_to() {
 fn what_is_kept_until_read_can_be_read_from_a_cursor() {
     let mut log = Log::new(Retention::UntilRead { bytes: 100 });
     print(&mut log, &["one", "two", "three"]);
-    let mut reader = Reader::at_offset(&log, 4).unwrap();
+    let mut reader = Reader::at_offset(&mut log, 4).unwrap();
     assert_eq!([(); 2].map(|()| text(reader.take(&mut log))), ["wo", "three"]);
     assert_eq!((reader.take(&mut log), log.held()), (None, 0));
 }
@@ -189,7 +245,7 @@ fn what_is_kept_until_read_can_be_read_from_a_cursor() {
 #[test]
 fn readers_do_not_notice_each_other() {
     let mut log = ring(1000);
-    let (mut quick, mut slow) = (Reader::oldest(&log), Reader::oldest(&log));
+    let (mut quick, mut slow) = (Reader::oldest(&mut log), Reader::oldest(&mut log));
     for piece in ["a", "bc", "def"] {
         log.append(Channel::Stdout, 0, piece.as_bytes());
         assert_eq!(text(quick.take(&mut log)), piece);
@@ -217,10 +273,10 @@ fn a_resumed_reader_knows_the_character_it_comes_into() {
         let mut log = ring(100);
         log.append(Channel::Stdout, 0, b"5 \xe2\x82");
         if taken {
-            Reader::oldest(&log).take(&mut log);
+            Reader::oldest(&mut log).take(&mut log);
         }
         log.append(Channel::Stderr, 0, b"\xf0");
-        let mut reader = Reader::at_offset(&log, 5).unwrap();
+        let mut reader = Reader::at_offset(&mut log, 5).unwrap();
         let mut stdout = reader.decoder(&log, Channel::Stdout);
         assert_eq!(reader.decoder(&log, Channel::Stderr), Decoder::after(b"\xf0"));
         assert!(reader.decoder(&log, Channel::Tty).is_empty());
@@ -228,14 +284,14 @@ fn a_resumed_reader_knows_the_character_it_comes_into() {
         let frame = frame(reader.take(&mut log));
         assert_eq!(stdout.push(frame.data).pieces().collect::<String>(), "€");
         // From before it, it is not known.
-        assert!(Reader::at_offset(&log, 2).unwrap().decoder(&log, Channel::Stdout).is_empty());
+        assert!(Reader::at_offset(&mut log, 2).unwrap().decoder(&log, Channel::Stdout).is_empty());
     }
 }
 
 #[test]
 fn output_without_a_line_end_flows_in_flat_memory() {
     let mut log = Log::new(Retention::UntilRead { bytes: 64 * 1024 });
-    let mut reader = Reader::oldest(&log);
+    let mut reader = Reader::oldest(&mut log);
     let (mut read, block) = (0, [b'x'; 8192]);
     for _ in 0..2048 {
         assert_eq!(log.append(Channel::Stdout, 0, &block), block.len());

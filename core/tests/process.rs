@@ -107,7 +107,7 @@ fn a_grandchild_that_holds_the_output_is_waited_for_two_seconds() {
 #[test]
 fn the_drain_does_not_count_while_a_slow_reader_is_waited_for() {
     let mut process = running(until_read(4));
-    let mut reader = Reader::oldest(process.log());
+    let mut reader = Reader::oldest(process.log_mut());
     assert_eq!(process.handle_output(Channel::Stdout, 0, b"123456"), 4);
     assert_eq!(process.wants_output(), 0);
     process.handle_exit(Exit::Code(0));
@@ -185,7 +185,7 @@ fn what_cannot_start_ends_as_a_shell_says_it() {
     process.handle_start_failed(&failure, 0);
     assert_eq!(outputs(&mut process, at(0)), [Output::Closed, Output::Wait(None)]);
     assert_eq!(process.exit_status(), Some(Exit::Code(127)));
-    let mut reader = Reader::oldest(process.log());
+    let mut reader = Reader::oldest(process.log_mut());
     assert_eq!(read(&mut process, &mut reader), "sh: nonsense: not found\n");
     // What runs did not fail to start.
     let mut process = running(Config::default());

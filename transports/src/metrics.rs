@@ -13,6 +13,8 @@ use std::{fmt, time::Duration};
 pub enum Kind {
     /// A streamed command.
     Exec,
+    /// A background process, followed.
+    Process,
 }
 
 impl Kind {
@@ -20,6 +22,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exec => "exec",
+            Self::Process => "process",
         }
     }
 }

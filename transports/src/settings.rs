@@ -13,6 +13,11 @@ pub struct Settings {
     pub stream_bytes_per_second: u64,
     /// `HANGAR_STREAM_MAX_BYTES` (64 MiB): for each stream; past it nothing more is sent.
     pub stream_max_bytes: u64,
+    /// `HANGAR_BACKGROUND_MAX_PER_TOKEN` (16): running background processes for each token.
+    pub background_max_per_token: usize,
+    /// `HANGAR_LOG_MAX_TOTAL` (1 GiB): kept output of all background processes that have ended; past it those that
+    /// ended first lose theirs.
+    pub log_max_total: u64,
     /// `HANGAR_STREAM_RECHECK_SECONDS` (5): how often open streams check that their token is still valid.
     pub stream_recheck: Duration,
     /// `HANGAR_LOCAL_DRAIN_SECONDS` (10): how long a shutdown waits for commands that end with the server.
@@ -26,6 +31,8 @@ impl Default for Settings {
             stream_max_total: 512,
             stream_bytes_per_second: 1024 * 1024,
             stream_max_bytes: 64 * 1024 * 1024,
+            background_max_per_token: 16,
+            log_max_total: 1024 * 1024 * 1024,
             stream_recheck: Duration::from_secs(5),
             local_drain: Duration::from_secs(10),
         }
@@ -68,6 +75,8 @@ impl Settings {
         set(&mut settings.stream_max_total, count("HANGAR_STREAM_MAX_TOTAL")?);
         set(&mut settings.stream_bytes_per_second, number("HANGAR_STREAM_BYTES_PER_SECOND", MAX_BYTES)?);
         set(&mut settings.stream_max_bytes, number("HANGAR_STREAM_MAX_BYTES", MAX_BYTES)?);
+        set(&mut settings.background_max_per_token, count("HANGAR_BACKGROUND_MAX_PER_TOKEN")?);
+        set(&mut settings.log_max_total, number("HANGAR_LOG_MAX_TOTAL", MAX_BYTES)?);
         set(&mut settings.stream_recheck, seconds("HANGAR_STREAM_RECHECK_SECONDS")?);
         set(&mut settings.local_drain, seconds("HANGAR_LOCAL_DRAIN_SECONDS")?);
         Ok(settings)
@@ -86,7 +95,7 @@ fn parse(value: &str, max: u64) -> Result<u64, &'static str> {
         return Err("it is not a whole number");
     }
     match digits.parse() {
-        Ok(0) => Err("0 is no limit; leave it unset for the default"),
+        Ok(0) => Err("it must be at least 1; leave it unset for the default"),
         Ok(number) if number <= max => Ok(number),
         Ok(_) | Err(_) => Err("it is too large"),
     }
@@ -111,6 +120,8 @@ mod tests {
         assert_eq!(one("HANGAR_STREAM_MAX_TOTAL", "4").unwrap().stream_max_total, 4);
         assert_eq!(one("HANGAR_STREAM_BYTES_PER_SECOND", "5").unwrap().stream_bytes_per_second, 5);
         assert_eq!(one("HANGAR_STREAM_MAX_BYTES", " 6 ").unwrap().stream_max_bytes, 6);
+        assert_eq!(one("HANGAR_BACKGROUND_MAX_PER_TOKEN", "9").unwrap().background_max_per_token, 9);
+        assert_eq!(one("HANGAR_LOG_MAX_TOTAL", "10").unwrap().log_max_total, 10);
         assert_eq!(one("HANGAR_STREAM_RECHECK_SECONDS", "7").unwrap().stream_recheck, Duration::from_secs(7));
         assert_eq!(one("HANGAR_LOCAL_DRAIN_SECONDS", "8").unwrap().local_drain, Duration::from_secs(8));
     }
@@ -118,7 +129,7 @@ mod tests {
     #[test]
     fn a_bad_value_names_its_variable() {
         for (value, why) in [
-            ("0", "0 is no limit; leave it unset for the default"),
+            ("0", "it must be at least 1; leave it unset for the default"),
             ("-1", "it is not a whole number"),
             ("", "it is not a whole number"),
             ("1.5", "it is not a whole number"),

@@ -3,7 +3,7 @@
 use super::{
     Shared,
     kill::{Event, Killer},
-    reaper,
+    pty, reaper,
     spawn::{Started, start_error},
 };
 use crate::{
@@ -17,14 +17,14 @@ use hangar_core::{
     process::{Exit, Output, Process},
 };
 use rustix::{
-    io::{read, retry_on_intr, write},
+    io::{Errno, read, retry_on_intr, write},
     pipe::fcntl_setpipe_size,
 };
 use std::{
     cell::Cell,
     future::Future,
     io,
-    os::fd::BorrowedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -52,6 +52,8 @@ pub(super) struct Driver {
     /// None once it was reaped.
     leader: Option<Box<dyn Descriptor>>,
     stdin: Option<Box<dyn Descriptor>>,
+    /// Our side of its terminal, for its size.
+    tty: Option<OwnedFd>,
     outputs: Vec<Source>,
     /// Which output is read first the next time: neither may starve the other.
     turn: usize,
@@ -122,6 +124,7 @@ impl Driver {
             leader: Some(watch(started.pidfd)?),
             stdin: started.stdin.map(watch).transpose()?,
             outputs: started.outputs.into_iter().map(source).collect::<io::Result<_>>()?,
+            tty: started.tty,
             turn: 0,
             killer: Killer::new(handle.id().to_owned(), started.leader, started.session),
             deadline: Deadline::default(),
@@ -168,7 +171,10 @@ impl Driver {
                     self.turn += 1;
                 }
                 Poll::Ready(end) => {
-                    if let Err(error) = end {
+                    // EIO is how a terminal says that nobody has it open any more.
+                    if let Err(error) = end
+                        && error.raw_os_error() != Some(Errno::IO.raw_os_error())
+                    {
                         tracing::debug!(process.id = self.handle.id(), channel = channel.name(), %error, "output");
                     }
                     self.outputs.swap_remove(self.turn);
@@ -274,8 +280,17 @@ impl Future for Driver {
                     this.killer.signal(signal);
                     continue;
                 }
+                Output::Resize(size) => {
+                    if let Some(tty) = &this.tty
+                        && let Err(error) = pty::resize(tty.as_fd(), size)
+                    {
+                        tracing::debug!(process.id = this.handle.id(), %error, "its terminal keeps its size");
+                    }
+                    continue;
+                }
                 Output::Closed => {
                     this.closed = true;
+                    this.tty = None;
                     this.stdin = None;
                     this.outputs.clear();
                     continue;

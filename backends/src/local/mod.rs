@@ -1,8 +1,8 @@
-//! Sandboxes on this machine: real processes, each with pipes and a driver task of its own.
+//! Sandboxes on this machine: real processes, each with pipes or a terminal, and a driver task of its own.
 //!
 //! ```text
 //!  start ──► spawn (on a thread that may block) ──► driver ──► released
-//!             │ a command at fault: a process        │ reads and writes the pipes, reaps the leader,
+//!             │ a command at fault: a process        │ reads and writes them, reaps the leader,
 //!             │ that ended with 126 or 127           │ carries out what its Process asks for
 //!             └ everything else: a StartError        └ killer: the group, and what left it
 //! ```
@@ -19,6 +19,7 @@ mod driver;
 mod kill;
 mod members;
 mod pause;
+mod pty;
 pub mod reaper;
 mod spawn;
 mod user;
@@ -116,7 +117,7 @@ impl Sandbox for LocalSandbox {
             streaming: true,
             stdin: true,
             stdin_end: true,
-            tty: false,
+            tty: true,
             signals: true,
             users: !self.shared.is_fixed_user && user::is_root(),
             pause: true,
@@ -125,9 +126,6 @@ impl Sandbox for LocalSandbox {
 
     fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>> {
         Box::pin(async move {
-            if spec.tty.is_some() {
-                return Err(StartError::Unsupported { field: "tty", what: "terminals" });
-            }
             let shared = &self.shared;
             let mut process = Process::new(spec.process.clone(), shared.runtime.now());
             if !spec.stdin {

@@ -3,6 +3,7 @@
 use super::{
     Shared, User, UserError,
     members::{Identity, PROCESS_ID, SANDBOX_ID, Stat},
+    pty::{self, Pty},
     reaper,
 };
 use crate::sandbox::{Command, Exhausted, Spec, StartError};
@@ -32,13 +33,15 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// The language of every command: whatever the server's is, the output is UTF-8 and messages are as documented.
 const LANG: &str = "C.UTF-8";
 
-/// A child that runs, and our ends of its pipes.
+/// A child that runs, and our ends of its pipes or of its terminal.
 pub(super) struct Started {
     pub(super) leader: Identity,
     pub(super) session: i32,
     pub(super) pidfd: OwnedFd,
     pub(super) stdin: Option<OwnedFd>,
     pub(super) outputs: Vec<(Channel, OwnedFd)>,
+    /// Our side of its terminal.
+    pub(super) tty: Option<OwnedFd>,
 }
 
 /// Why there is no child.
@@ -68,10 +71,12 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
         ("SHELL", user.shell.as_os_str()),
         ("LANG", OsStr::new(LANG)),
     ]);
+    if spec.process.tty.is_some() {
+        command.env("TERM", pty::TERM);
+    }
     command.envs(&spec.env).env(PROCESS_ID, &spec.id).env(SANDBOX_ID, &shared.sandbox_id);
-    command.current_dir(&directory).process_group(0);
-    command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.current_dir(&directory);
+    let ours = connect(&mut command, spec).map_err(|error| start_error(&error))?;
     if !user.is_current() {
         // As root this also drops all other groups.
         command.uid(user.uid).gid(user.gid);
@@ -80,11 +85,34 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
         let child = command.spawn()?;
         Ok((Pid::from_child(&child).as_raw_pid(), child))
     });
-    let started = started(spawned.map_err(|error| not_started(&error, spec, &user, &directory))?)?;
+    // It holds the command's side of a terminal, whose end is not seen while that is open here.
+    drop(command);
+    let child = spawned.map_err(|error| not_started(&error, spec, &user, &directory))?;
+    let started = started(child, ours, spec.stdin)?;
     if let Some(entry) = shared.lock().processes.get_mut(&spec.id) {
         entry.leader = Some(started.leader);
     }
     Ok(started)
+}
+
+/// Gives the command pipes in a process group of its own, or a terminal in a session of its own: then this is our side
+/// of it.
+fn connect(command: &mut process::Command, spec: &Spec) -> io::Result<Option<OwnedFd>> {
+    let Some(size) = spec.process.tty else {
+        command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        if pty::has_terminal() {
+            // Or it would reach for the server's terminal, and be stopped for that.
+            pty::lead_session(command);
+        } else {
+            command.process_group(0);
+        }
+        return Ok(None);
+    };
+    let Pty { ours, theirs } = Pty::open(size)?;
+    command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
+    pty::lead_session_on_stdin(command);
+    Ok(Some(ours))
 }
 
 fn find_user(shared: &Shared, spec: &Spec) -> Result<User, StartError> {
@@ -132,7 +160,8 @@ fn command(spec: &Spec, directory: &Path) -> Result<process::Command, NotStarted
     match &spec.command {
         Command::Shell(line) => {
             let mut command = process::Command::new(shell());
-            command.arg("-lc").arg(line);
+            // The line may begin with a `-`.
+            command.args(["-lc", "--"]).arg(line);
             Ok(command)
         }
         Command::Argv(argv) => {
@@ -175,8 +204,10 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// The rest of what is needed of a new child. Without it, the child is ended at once.
-fn started(mut child: Child) -> Result<Started, StartError> {
+fn started(mut child: Child, tty: Option<OwnedFd>, has_stdin: bool) -> Result<Started, StartError> {
     let pid = Pid::from_child(&child);
+    let copy = |wanted: bool| tty.as_ref().filter(|_| wanted).map(OwnedFd::try_clone).transpose();
+    let copies = copy(true).and_then(|output| Ok((output, copy(has_stdin)?)));
     let known = pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from).and_then(|pidfd| {
         match Stat::of(pid.as_raw_pid()) {
             Ok(stat) => Ok((pidfd, stat.identity, stat.session)),
@@ -187,14 +218,17 @@ fn started(mut child: Child) -> Result<Started, StartError> {
             Err(error) => Err(error),
         }
     });
-    let (pidfd, leader, session) = known.map_err(|error| {
+    let known = known.and_then(|known| Ok((known, copies?)));
+    let ((pidfd, leader, session), (tty_output, tty_input)) = known.map_err(|error| {
         reaper::end_leader(pid.as_raw_pid());
         start_error(&error)
     })?;
     let stdout = child.stdout.take().map(|pipe| (Channel::Stdout, pipe.into()));
     let stderr = child.stderr.take().map(|pipe| (Channel::Stderr, pipe.into()));
-    let outputs = stdout.into_iter().chain(stderr).collect();
-    Ok(Started { leader, session, pidfd, stdin: child.stdin.take().map(OwnedFd::from), outputs })
+    let on_tty = tty_output.map(|output| (Channel::Tty, output));
+    let outputs = stdout.into_iter().chain(stderr).chain(on_tty).collect();
+    let stdin = child.stdin.take().map(OwnedFd::from).or(tty_input);
+    Ok(Started { leader, session, pidfd, stdin, outputs, tty })
 }
 
 fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) -> NotStarted {

@@ -181,7 +181,6 @@ fn spec(command: Command) -> Spec {
         env: BTreeMap::from([("HOME".into(), "/nonexistent".into())]),
         user: None,
         stdin: false,
-        tty: None,
         process: process::Config {
             retention: Retention::UntilRead { bytes: 256 * 1024 },
             ..process::Config::default()
@@ -233,7 +232,7 @@ pub fn start(sandbox: &LocalSandbox, spec: Spec) -> Result<Arc<Handle>, StartErr
 pub fn read(handle: &Arc<Handle>) -> Ended {
     let begun = Instant::now();
     let reading = handle.reader();
-    let mut reader = handle.command(|process| Reader::oldest(process.log()));
+    let mut reader = handle.command(|process| Reader::oldest(process.log_mut()));
     let mut frames = Vec::new();
     let mut ended = async_io::block_on(poll_fn(|cx| {
         reading.read(cx.waker(), |process| {
@@ -277,7 +276,7 @@ pub fn wait_for(handle: &Arc<Handle>, text: &str) {
     wait_until(text, || {
         let mut all = Vec::new();
         handle.command(|process| {
-            let mut reader = Reader::oldest(process.log());
+            let mut reader = Reader::oldest(process.log_mut());
             while let Some(Item::Frame(frame)) = reader.take(process.log_mut()) {
                 all.extend_from_slice(&frame.data);
             }
@@ -285,6 +284,9 @@ pub fn wait_for(handle: &Arc<Handle>, text: &str) {
         String::from_utf8_lossy(&all).contains(text)
     });
 }
+
+/// No pid.
+pub const NONE: [i32; 0] = [];
 
 /// The pids of living processes with this command line.
 pub fn living(command_line: &str) -> Vec<i32> {

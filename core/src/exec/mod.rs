@@ -103,12 +103,12 @@ struct Side {
 
 impl Exec {
     /// The stream of a command whose process was made just now, from its first byte.
-    pub fn new(config: Config, process: &Process, now: Time) -> Self {
+    pub fn new(config: Config, process: &mut Process, now: Time) -> Self {
         let side = || Side { decoder: Decoder::default(), tail: Tail::new(config.tail) };
         Self {
             started: now,
             now,
-            reader: Reader::oldest(process.log()),
+            reader: Reader::oldest(process.log_mut()),
             pacer: config.stream.map(|stream| Pacer::new(stream.bytes_per_second, now)),
             sent: 0,
             capped: false,

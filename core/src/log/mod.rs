@@ -132,6 +132,8 @@ pub struct Log {
     next_seq: u64,
     next_offset: u64,
     state: State,
+    /// Bytes that a reader who comes is given of what is kept.
+    replay: u64,
 }
 
 impl Log {
@@ -147,7 +149,16 @@ impl Log {
             next_seq: 1,
             next_offset: 0,
             state: State::Open,
+            replay: u64::MAX,
         }
+    }
+
+    /// The same log for readers who come: they get the whole frames that hold the last `bytes`, whatever else is kept
+    /// for readers who are there.
+    #[must_use]
+    pub const fn replaying(mut self, bytes: u64) -> Self {
+        self.replay = bytes;
+        self
     }
 
     /// Takes output, and returns how many bytes of it: fewer than given when there is not the [`room`](Self::room).
@@ -245,6 +256,15 @@ impl Log {
     /// The number of the oldest frame that is kept; one above the newest where none is.
     fn oldest_seq(&self) -> u64 {
         self.next_seq - self.frames.len() as u64
+    }
+
+    /// The first frame for readers who come, counted from the oldest that is kept.
+    fn replayed(&mut self) -> usize {
+        if self.replay == 0 {
+            self.seal();
+        }
+        let from = self.next_offset.saturating_sub(self.replay);
+        self.frames.partition_point(|frame| frame.end() <= from)
     }
 
     /// Closes the newest frame: what comes after goes into another one.

@@ -2,6 +2,7 @@
 
 use super::{Channel, Frame, Log, Retention};
 use crate::text::Decoder;
+use serde::{Deserialize, Serialize};
 
 /// What a reader gets next.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -13,14 +14,17 @@ pub enum Item {
 }
 
 /// A hole in what a reader gets, with its size and its reason.
+///
+/// Where it begins is known as the reader's cursor was given: to a reader that came by offset the frames of what is gone
+/// have no numbers any more, and to one that came by seq its bytes have none. A reader that was there knows both.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Gap {
     /// The first frame that is missing, in whole or in part.
-    pub from_seq: u64,
+    pub from_seq: Option<u64>,
     /// The frame that comes next.
     pub to_seq: u64,
     /// The first byte that is missing.
-    pub from_offset: u64,
+    pub from_offset: Option<u64>,
     /// The byte that comes next.
     pub to_offset: u64,
     /// Why it is gone.
@@ -28,14 +32,15 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// How many bytes are missing.
-    pub const fn bytes(&self) -> u64 {
-        self.to_offset - self.from_offset
+    /// How many bytes are missing, where that is known.
+    pub fn bytes(&self) -> Option<u64> {
+        self.from_offset.map(|from| self.to_offset - from)
     }
 }
 
 /// Why output is gone.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GapReason {
     /// It was older than what is kept when the reader came.
     Evicted,
@@ -75,22 +80,98 @@ pub struct Reader {
     offset: u64,
     /// Whether something was given already: a loss after that is the reader's own slowness.
     reading: bool,
+    /// It came for output that was gone already, which it is still to be told.
+    behind: Option<Behind>,
+}
+
+/// What a reader came for, as it was asked for.
+#[derive(Clone, Copy, Debug)]
+enum Behind {
+    Seq(u64),
+    Offset(u64),
 }
 
 impl Reader {
-    /// At the oldest output that is kept.
-    pub fn oldest(log: &Log) -> Self {
-        Self { seq: log.oldest_seq(), offset: log.start_offset(), reading: false }
+    const fn at(seq: u64, offset: u64) -> Self {
+        Self { seq, offset, reading: false, behind: None }
+    }
+
+    /// At the frame with this index among the sealed ones and the growing one, or at the end.
+    fn at_index(log: &Log, index: usize) -> Self {
+        let frame = log.frames.get(index).map(|frame| frame.offset);
+        let growing = || log.growing.as_ref().filter(|_| index == log.frames.len()).map(|frame| frame.offset);
+        Self::at(log.oldest_seq() + index as u64, frame.or_else(growing).unwrap_or(log.next_offset))
+    }
+
+    /// At the oldest output that is [replayed](Log::replaying).
+    pub fn oldest(log: &mut Log) -> Self {
+        let index = log.replayed();
+        Self::at_index(log, index)
+    }
+
+    /// After the newest output: at what comes next.
+    pub fn newest(log: &mut Log) -> Self {
+        // What is printed next must not join a frame that this reader does not get.
+        log.seal();
+        Self::at_index(log, log.frames.len())
     }
 
     /// At a byte, which may be inside a frame or already gone.
-    pub fn at_offset(log: &Log, offset: u64) -> Result<Self, CursorAhead> {
+    pub fn at_offset(log: &mut Log, offset: u64) -> Result<Self, CursorAhead> {
         let newest = log.end_offset();
         if offset > newest {
             return Err(CursorAhead { asked: offset, newest });
         }
+        let oldest = Self::oldest(log);
+        if offset < oldest.offset {
+            return Ok(Self { behind: Some(Behind::Offset(offset)), ..oldest });
+        }
         let index = log.frames.partition_point(|frame| frame.end() <= offset);
-        Ok(Self { seq: log.oldest_seq() + index as u64, offset, reading: false })
+        Ok(Self { offset, ..Self::at_index(log, index) })
+    }
+
+    /// After a frame, which may be already gone; at the first byte for 0.
+    pub fn after_seq(log: &mut Log, seq: u64) -> Result<Self, CursorAhead> {
+        let newest = log.newest_seq();
+        if seq > newest {
+            return Err(CursorAhead { asked: seq, newest });
+        }
+        if seq == newest {
+            return Ok(Self::newest(log));
+        }
+        let (next, oldest) = (seq + 1, Self::oldest(log));
+        if next < oldest.seq {
+            return Ok(Self { behind: Some(Behind::Seq(next)), ..oldest });
+        }
+        let index = usize::try_from(next - log.oldest_seq()).unwrap_or(usize::MAX);
+        Ok(Self::at_index(log, index))
+    }
+
+    /// At the frame in which the last `lines` lines begin, or at a later one where those are more than `max_bytes`. A
+    /// line that is not ended yet is one; with no lines it is the end.
+    pub fn tail(log: &mut Log, lines: u64, max_bytes: usize) -> Self {
+        // What is given by lines is given by whole frames.
+        log.seal();
+        let (mut bytes, mut begun) = (0, 0);
+        let mut index = log.frames.len();
+        let oldest = log.replayed();
+        for frame in log.frames.range(oldest..).rev() {
+            bytes += frame.data.len();
+            // A line begins after each newline but the very last byte.
+            let (last, rest) = frame.data.split_last().unwrap_or((&0, &[]));
+            begun += u64::from(*last == b'\n' && frame.end() < log.next_offset);
+            if begun >= lines || bytes > max_bytes {
+                break;
+            }
+            index -= 1;
+            begun += memchr::memchr_iter(b'\n', rest).count() as u64;
+        }
+        Self::at_index(log, index)
+    }
+
+    /// The number of the frame that comes next, or that holds the byte that does.
+    pub const fn seq(&self) -> u64 {
+        self.seq
     }
 
     /// The offset of the byte that comes next: what a client resumes with.
@@ -100,7 +181,17 @@ impl Reader {
 
     /// Whether there is something to take now.
     pub fn has_next(&self, log: &Log) -> bool {
-        self.offset < log.end_offset()
+        self.behind.is_some() || self.offset < log.end_offset()
+    }
+
+    /// Whether it came for output that was gone already, which it is still to be told.
+    pub const fn is_late(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// Whether what comes next is gone.
+    pub fn is_behind(&self, log: &Log) -> bool {
+        self.offset < log.start_offset()
     }
 
     /// What comes next, if it is there. Taking the newest frame ends its growth.
@@ -166,30 +257,25 @@ impl Reader {
     /// in the middle of what is kept, so that it does not lose the next frame at once again.
     fn skip(&mut self, log: &Log) -> Option<Gap> {
         let start = log.start_offset();
-        if self.offset >= start {
+        let behind = self.behind.take();
+        if self.offset >= start && behind.is_none() {
             return None;
         }
-        let (reason, wanted) = if self.reading {
-            (GapReason::SlowConsumer, start + log.held() as u64 / 2)
-        } else {
-            (GapReason::Evicted, start)
+        let (from_seq, from_offset) = match behind {
+            None => (Some(self.seq), Some(self.offset)),
+            Some(Behind::Seq(seq)) => (Some(seq), None),
+            Some(Behind::Offset(offset)) => (None, Some(offset)),
         };
-        // Where no frame begins after that, the newest one is still there.
-        let newest = log.held_frames().saturating_sub(1);
-        let index = log.frames.partition_point(|frame| frame.offset < wanted).min(newest);
-        let to_offset = match (log.frames.get(index), &log.growing) {
-            (Some(frame), _) => frame.offset,
-            (None, Some(frame)) => frame.offset,
-            (None, None) => log.end_offset(),
-        };
-        let gap = Gap {
-            from_seq: self.seq,
-            to_seq: log.oldest_seq() + index as u64,
-            from_offset: self.offset,
-            to_offset,
-            reason,
-        };
-        (self.seq, self.offset) = (gap.to_seq, gap.to_offset);
-        Some(gap)
+        let reason = if self.reading { GapReason::SlowConsumer } else { GapReason::Evicted };
+        if self.offset < start {
+            let wanted = if self.reading { start + log.held() as u64 / 2 } else { start };
+            // Where no frame begins after that, the newest one is still there.
+            let newest = log.held_frames().saturating_sub(1);
+            let index = log.frames.partition_point(|frame| frame.offset < wanted).min(newest);
+            let next = Self::at_index(log, index);
+            (self.seq, self.offset) = (next.seq, next.offset);
+        }
+        self.reading = true;
+        Some(Gap { from_seq, to_seq: self.seq, from_offset, to_offset: self.offset, reason })
     }
 }

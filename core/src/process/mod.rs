@@ -21,18 +21,22 @@
 mod signal;
 mod state;
 mod stdin;
+mod tty;
 
 use crate::{Time, log::Retention};
 use std::time::Duration;
 
 pub use signal::{Exit, Signal, signal_name, signal_number};
 pub use state::Process;
+pub use tty::TtySize;
 
 /// How a process is followed and ended.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What is kept of its output, and whether it is slowed.
     pub retention: Retention,
+    /// Bytes of it that readers who come are given: the whole frames that hold the last of them.
+    pub replay: u64,
     /// It is killed this long after its start was asked for.
     pub timeout: Option<Duration>,
     /// From TERM to KILL.
@@ -41,17 +45,22 @@ pub struct Config {
     pub drain: Duration,
     /// Bytes of input that may wait.
     pub max_stdin: usize,
+    /// It has a terminal of this size at first.
+    pub tty: Option<TtySize>,
 }
 
 impl Default for Config {
-    /// A ring of 256 KiB, no timeout, 3 s from TERM to KILL, 2 s of drain, 1 MiB of input.
+    /// A ring of 256 KiB that is replayed as a whole, no timeout, 3 s from TERM to KILL, 2 s of drain, 1 MiB of input, no
+    /// terminal.
     fn default() -> Self {
         Self {
             retention: Retention::Ring { bytes: 256 * 1024 },
+            replay: u64::MAX,
             timeout: None,
             grace: Duration::from_secs(3),
             drain: Duration::from_secs(2),
             max_stdin: 1024 * 1024,
+            tty: None,
         }
     }
 }
@@ -66,6 +75,8 @@ pub enum Output {
     Sweep,
     /// Send this signal to the group: a client asked for it.
     Signal(Signal),
+    /// Give its terminal this size.
+    Resize(TtySize),
     /// The process is over and its output is read to its end: let go of it.
     Closed,
     /// Nothing before this time, or before the next input.

@@ -36,6 +36,17 @@ impl Signal {
     pub const fn number(self) -> u8 {
         self as u8
     }
+
+    /// Its name: `SIGINT`.
+    pub fn name(self) -> Cow<'static, str> {
+        signal_name(self.number())
+    }
+
+    /// The one of this name, with or without `SIG` before it.
+    pub fn named(name: &str) -> Option<Self> {
+        let short = |signal: &Self| signal.name().strip_prefix("SIG") == Some(name);
+        Self::ALL.into_iter().find(|signal| signal.name() == name || short(signal))
+    }
 }
 
 /// How a process ended: by itself, by a signal, or nobody knows.
@@ -122,7 +133,13 @@ mod tests {
     #[test]
     fn names_and_numbers_agree() {
         for signal in Signal::ALL {
-            assert_eq!(signal_name(signal.number()), format!("SIG{}", format!("{signal:?}").to_uppercase()));
+            let name = format!("SIG{}", format!("{signal:?}").to_uppercase());
+            assert_eq!((&*signal.name(), Signal::named(&name)), (&*name, Some(signal)));
+            assert_eq!(Signal::named(&name[3..]), Some(signal));
+            assert_eq!(
+                (Signal::named(&name.to_lowercase()), Signal::named(&format!("SIG{name}"))),
+                (None, None)
+            );
         }
         assert_eq!((signal_name(34), signal_name(40)), ("SIGRTMIN+0".into(), "SIGRTMIN+6".into()));
         assert_eq!(

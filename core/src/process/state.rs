@@ -1,6 +1,6 @@
 //! Every transition of a process.
 
-use super::{Config, Exit, Output, Signal, StartFailure, stdin::Stdin};
+use super::{Config, Exit, Output, Signal, StartFailure, TtySize, stdin::Stdin};
 use crate::{
     Time,
     log::{Channel, Log},
@@ -10,6 +10,9 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Signals that may wait to be sent; more are dropped, oldest first.
 const MAX_SIGNALS: usize = 16;
+
+/// The end-of-file character of a terminal, unless a program there has chosen another: Ctrl-D.
+const END_OF_FILE: u8 = 4;
 
 /// A process and its log. See the [module](super).
 #[derive(Debug)]
@@ -22,8 +25,12 @@ pub struct Process {
     source: Source,
     kill: Kill,
     signals: VecDeque<Signal>,
+    tty: Option<TtySize>,
+    /// The size is to be told to the terminal.
+    resized: bool,
     timeout_at: Option<Time>,
     timed_out: bool,
+    start_failed: bool,
     drain_timed_out: bool,
     /// Nothing is awaited any more.
     closing: bool,
@@ -74,14 +81,17 @@ impl Process {
     pub fn new(config: Config, now: Time) -> Self {
         Self {
             now,
-            log: Log::new(config.retention),
+            log: Log::new(config.retention).replaying(config.replay),
             stdin: Stdin::new(config.max_stdin),
             life: Life::Starting,
             source: Source::Open,
             kill: Kill::Not,
             signals: VecDeque::new(),
+            tty: config.tty,
+            resized: false,
             timeout_at: config.timeout.map(|timeout| now + timeout),
             timed_out: false,
+            start_failed: false,
             drain_timed_out: false,
             closing: false,
             closed: false,
@@ -103,6 +113,7 @@ impl Process {
     pub fn handle_start_failed(&mut self, failure: &StartFailure, ts_ms: i64) {
         if self.life == Life::Starting && !self.closed {
             self.handle_output(Channel::Stderr, ts_ms, format!("{}\n", failure.message).as_bytes());
+            self.start_failed = true;
             self.kill = Kill::Swept;
             self.exit(Exit::Code(failure.code));
             self.end_output();
@@ -195,9 +206,24 @@ impl Process {
         if self.closed { None } else { self.stdin.write(data) }
     }
 
-    /// Closes its input, after what waits.
+    /// Closes its input, after what waits. A terminal is not closed but sent its end-of-file character, which means what
+    /// the program there makes of it; more input may follow.
     pub fn close_stdin(&mut self) {
-        self.stdin.end();
+        if self.tty.is_some() {
+            self.stdin.write_mark(END_OF_FILE);
+        } else {
+            self.stdin.end();
+        }
+    }
+
+    /// Gives its terminal another size; of several at once the last counts. Without a terminal it does nothing.
+    pub fn resize(&mut self, size: TtySize) {
+        if let Some(tty) = &mut self.tty
+            && !self.closed
+        {
+            *tty = size;
+            self.resized = true;
+        }
     }
 
     /// Nobody will read its output: it is dropped, and no longer slows the process.
@@ -232,6 +258,11 @@ impl Process {
         }
     }
 
+    /// The size of its terminal, if it has one.
+    pub const fn tty(&self) -> Option<TtySize> {
+        self.tty
+    }
+
     /// Whether it has started and not ended.
     pub fn is_running(&self) -> bool {
         self.life == Life::Running
@@ -240,6 +271,11 @@ impl Process {
     /// Whether its end is known and no output will come.
     pub fn is_over(&self) -> bool {
         self.exit_status().is_some() && self.log.is_ended()
+    }
+
+    /// Whether it could not be started.
+    pub const fn start_failed(&self) -> bool {
+        self.start_failed
     }
 
     /// Whether its timeout killed it.
@@ -293,6 +329,10 @@ impl Process {
         self.now = self.now.max(now);
         if self.closed {
             return Output::Wait(None);
+        }
+        if let Some(size) = self.tty.filter(|_| self.resized && self.is_running()) {
+            self.resized = false;
+            return Output::Resize(size);
         }
         if let Some(signal) = self.signals.pop_front() {
             return Output::Signal(signal);

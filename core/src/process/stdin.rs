@@ -32,14 +32,25 @@ impl Stdin {
         if self.state != State::Open {
             return None;
         }
-        let rest = data.split_off(data.len().min(self.max - self.waiting));
+        let rest = data.split_off(data.len().min(self.max.saturating_sub(self.waiting)));
+        self.push(data);
+        (!rest.is_empty()).then_some(rest)
+    }
+
+    /// Takes one byte more than fits; where such a one waits already, another is dropped.
+    pub(super) fn write_mark(&mut self, byte: u8) {
+        if self.state == State::Open && self.waiting <= self.max {
+            self.push(Bytes::copy_from_slice(&[byte]));
+        }
+    }
+
+    fn push(&mut self, data: Bytes) {
         self.waiting += data.len();
         match self.queue.back_mut() {
             Some(last) if last.len() + data.len() <= MERGE => *last = [&last[..], &data[..]].concat().into(),
             Some(_) | None if data.is_empty() => {}
             Some(_) | None => self.queue.push_back(data),
         }
-        (!rest.is_empty()).then_some(rest)
     }
 
     pub(super) fn end(&mut self) {

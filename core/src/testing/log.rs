@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Scenario {
     /// What it keeps.
     pub retention: Retention,
+    /// Bytes of it that readers who come are given.
+    pub replay: u64,
     /// What happens.
     pub ops: Vec<Op>,
 }
@@ -31,6 +33,12 @@ pub enum Op {
     At(u16),
     /// A reader comes, at most this far from the newest byte.
     Near(#[arbitrary(with = draw::size)] usize),
+    /// A reader comes, after a frame that there is or was, or the one after the newest.
+    After(u8),
+    /// A reader comes, after the newest byte.
+    Newest,
+    /// A reader comes for the last lines, so many bytes at the most.
+    Tail(u8, #[arbitrary(with = draw::size)] usize),
     /// Something that happens once in the life of a log.
     Rare(#[arbitrary(with = rare)] Rare),
 }
@@ -55,7 +63,9 @@ fn rare(u: &mut Unstructured<'_>) -> Result<Rare> {
 
 impl<'a> Arbitrary<'a> for Scenario {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
-        Ok(Self { retention: draw::retention(u)?, ops: draw::steps(u, 80)? })
+        let retention = draw::retention(u)?;
+        let replay = if u.ratio(2, 3u8)? { u64::MAX } else { draw::size(u)? as u64 };
+        Ok(Self { retention, replay, ops: draw::steps(u, 80)? })
     }
 }
 
@@ -71,7 +81,7 @@ pub(super) fn bytes(from: u64, len: usize) -> Vec<u8> {
 
 /// Runs a scenario, and then lets every reader read to the end.
 pub fn run(scenario: &Scenario) {
-    let mut model = Model::new(scenario.retention);
+    let mut model = Model::new(scenario);
     for op in &scenario.ops {
         model.apply(op);
         model.check();
@@ -85,6 +95,7 @@ pub fn run(scenario: &Scenario) {
 
 struct Model {
     retention: Retention,
+    replay: u64,
     log: Log,
     readers: Vec<Place>,
     /// The offset after the newest byte.
@@ -108,16 +119,31 @@ struct Place {
     /// The seq that comes next, where it is known.
     seq: Option<u64>,
     reading: bool,
+    /// It came for what was gone: where its first gap begins, as seq and as offset.
+    behind: Option<(Option<u64>, Option<u64>)>,
+    /// Its first frame ends after this offset.
+    ends_after: u64,
+}
+
+impl Place {
+    fn at(reader: Reader, offset: u64) -> Self {
+        Self { reader, offset, seq: None, reading: false, behind: None, ends_after: 0 }
+    }
+
+    fn has_next(&self, end: u64) -> bool {
+        self.behind.is_some() || self.offset < end
+    }
 }
 
 impl Model {
-    fn new(retention: Retention) -> Self {
-        let log = Log::new(retention);
-        let reader = Reader::oldest(&log);
+    fn new(scenario: &Scenario) -> Self {
+        let mut log = Log::new(scenario.retention).replaying(scenario.replay);
+        let reader = Reader::oldest(&mut log);
         Self {
-            retention,
+            retention: scenario.retention,
+            replay: scenario.replay,
             log,
-            readers: vec![Place { reader, offset: 0, seq: Some(1), reading: false }],
+            readers: vec![Place { seq: Some(1), ..Place::at(reader, 0) }],
             end: 0,
             prints: BTreeMap::new(),
             clock: 0,
@@ -147,9 +173,17 @@ impl Model {
                 }
             }
             Op::Oldest => {
-                let start = self.log.start_offset();
-                self.add(Reader::oldest(&self.log), start);
+                let oldest = self.oldest();
+                self.add(oldest);
             }
+            Op::After(seq) => self.after(u64::from(seq) % (self.log.newest_seq() + 2)),
+            Op::Newest => {
+                let reader = Reader::newest(&mut self.log);
+                assert_eq!(reader.seq(), self.log.newest_seq() + 1);
+                self.sealed.insert(self.end);
+                self.add(Place::at(reader, self.end));
+            }
+            Op::Tail(lines, max) => self.tail(u64::from(lines), max),
             Op::At(offset) => self.at(u64::from(offset) % (self.end + 3)),
             Op::Near(back) => self.at(self.end.saturating_sub(back as u64)),
             Op::Rare(Rare::Nothing) => {}
@@ -185,27 +219,98 @@ impl Model {
         }
     }
 
-    fn add(&mut self, reader: Reader, offset: u64) {
-        let place = Place { reader, offset, seq: None, reading: false };
+    fn add(&mut self, place: Place) -> usize {
+        assert_eq!(place.reader.offset(), place.offset, "where a reader begins");
         let one = matches!(self.retention, Retention::UntilRead { .. });
         if one || self.readers.len() == MAX_READERS {
             self.readers.remove(0);
         }
         self.readers.push(place);
+        self.readers.len() - 1
+    }
+
+    /// A reader at the first frame of those that hold the last bytes.
+    fn oldest(&mut self) -> Place {
+        let reader = Reader::oldest(&mut self.log);
+        if self.replay == 0 {
+            self.sealed.insert(self.end);
+        }
+        let (start, from) = (self.log.start_offset(), self.end.saturating_sub(self.replay));
+        let offset = reader.offset();
+        assert!(
+            start <= offset && offset <= start.max(from),
+            "replayed from {offset}, of {start} and {from}"
+        );
+        Place { ends_after: from, ..Place::at(reader, offset) }
     }
 
     fn at(&mut self, offset: u64) {
-        match Reader::at_offset(&self.log, offset) {
+        let oldest = self.oldest();
+        match Reader::at_offset(&mut self.log, offset) {
+            Ok(reader) if offset < oldest.offset => {
+                self.add(Place { reader, behind: Some((None, Some(offset))), ..oldest });
+            }
             Ok(reader) => {
                 assert!(offset <= self.end, "{offset} is ahead of {}", self.end);
-                assert_eq!(reader.offset(), offset);
-                self.add(reader, offset);
+                self.add(Place::at(reader, offset));
             }
             Err(error) => {
                 assert!(offset > self.end);
                 assert_eq!(error, CursorAhead { asked: offset, newest: self.end });
             }
         }
+    }
+
+    fn after(&mut self, seq: u64) {
+        let (oldest, newest) = (self.oldest(), self.log.newest_seq());
+        match Reader::after_seq(&mut self.log, seq) {
+            Ok(reader) if seq + 1 < oldest.reader.seq() => {
+                self.add(Place { reader, behind: Some((Some(seq + 1), None)), ..oldest });
+            }
+            Ok(reader) => {
+                assert_eq!(reader.seq(), seq + 1);
+                let offset = reader.offset();
+                if seq == newest {
+                    self.sealed.insert(self.end);
+                    assert_eq!(offset, self.end);
+                }
+                // What is dropped after that has no frames.
+                if !self.abandoned
+                    && let Some((_, end)) = self.frames.get(&seq)
+                {
+                    assert_eq!(offset, *end, "after frame {seq}");
+                }
+                self.add(Place { seq: Some(seq + 1), ..Place::at(reader, offset) });
+            }
+            Err(error) => {
+                assert!(seq > newest);
+                assert_eq!(error, CursorAhead { asked: seq, newest });
+            }
+        }
+    }
+
+    fn tail(&mut self, lines: u64, max: usize) {
+        let oldest = self.oldest().offset;
+        let reader = Reader::tail(&mut self.log, lines, max);
+        self.sealed.insert(self.end);
+        let offset = reader.offset();
+        assert!(offset >= oldest && self.end - offset <= max as u64, "{max} bytes of tail from {offset}");
+        let begun = self.lines_begun(offset);
+        assert!(
+            begun >= lines || offset == oldest || self.end - oldest > max as u64,
+            "{begun} of {lines} lines"
+        );
+        let index = self.add(Place::at(reader, offset));
+        if self.take(index) {
+            let place = &self.readers[index];
+            assert!(self.lines_begun(place.offset) < lines, "more than {lines} lines");
+        }
+    }
+
+    /// Lines that begin in the bytes from `offset` on, where the last one may have no end.
+    fn lines_begun(&self, offset: u64) -> u64 {
+        (offset.saturating_sub(1)..self.end.saturating_sub(1)).filter(|offset| byte(*offset) == b'\n').count()
+            as u64
     }
 
     fn end(&mut self) {
@@ -218,13 +323,20 @@ impl Model {
     fn take(&mut self, index: usize) -> bool {
         let (start, held) = (self.log.start_offset(), self.log.held() as u64);
         let place = &mut self.readers[index];
-        assert_eq!(place.reader.has_next(&self.log), place.offset < self.end, "has_next at {}", place.offset);
+        assert_eq!(
+            place.reader.has_next(&self.log),
+            place.has_next(self.end),
+            "has_next at {}",
+            place.offset
+        );
+        assert_eq!(place.reader.is_behind(&self.log), place.offset < start);
         let item = place.reader.take(&mut self.log);
         match item {
             None => assert_eq!(place.offset, self.end, "nothing comes, at {} of {}", place.offset, self.end),
             Some(Item::Gap(gap)) => {
                 check_gap(place, gap, start, held);
-                (place.offset, place.seq) = (gap.to_offset, Some(gap.to_seq));
+                (place.offset, place.seq, place.behind) = (gap.to_offset, Some(gap.to_seq), None);
+                place.reading = true;
             }
             Some(Item::Frame(ref frame)) => self.check_frame(index, frame, start),
         }
@@ -237,6 +349,9 @@ impl Model {
         let place = &mut self.readers[index];
         assert!(place.offset >= start, "the bytes at {} are gone, and there was no gap", place.offset);
         assert_eq!(frame.offset, place.offset, "where it goes on");
+        assert!(place.behind.is_none(), "it was not told what is gone");
+        assert!(frame.end() > place.ends_after, "more is replayed than whole frames of the last bytes");
+        place.ends_after = 0;
         assert!((1..=FRAME_MAX).contains(&frame.data.len()), "a frame of {}", frame.data.len());
         assert!(frame.end() <= self.end);
         assert_eq!(frame.data, bytes(frame.offset, frame.data.len()), "the bytes at {}", frame.offset);
@@ -308,16 +423,19 @@ pub(super) fn check_bounds(log: &Log, retention: Retention) {
 
 /// A gap is told exactly where something is gone, once, with its reason and its size.
 fn check_gap(place: &Place, gap: Gap, start: u64, held: u64) {
-    assert!(place.offset < start, "a gap at {} where nothing is gone: {gap:?}", place.offset);
-    assert_eq!(gap.from_offset, place.offset, "{gap:?}");
-    assert!(gap.to_offset >= start, "the gap ends where there is nothing: {gap:?}");
-    assert_eq!(gap.bytes(), gap.to_offset - place.offset);
-    if let Some(seq) = place.seq {
-        assert_eq!(gap.from_seq, seq, "{gap:?}");
+    assert!(place.behind.is_some() || place.offset < start, "a gap where nothing is gone: {gap:?}");
+    match place.behind {
+        Some(from) => assert_eq!((gap.from_seq, gap.from_offset), from, "{gap:?}"),
+        None => {
+            assert_eq!(gap.from_offset, Some(place.offset), "{gap:?}");
+            assert!(place.seq.is_none_or(|seq| gap.from_seq == Some(seq)), "{gap:?}");
+        }
     }
-    assert!(gap.to_seq >= gap.from_seq);
+    assert!(gap.to_offset >= start, "the gap ends where there is nothing: {gap:?}");
+    assert_eq!(gap.bytes(), gap.from_offset.map(|from| gap.to_offset - from));
+    assert!(gap.from_seq.is_none_or(|seq| gap.to_seq >= seq));
     if !place.reading {
-        assert_eq!((gap.reason, gap.to_offset), (GapReason::Evicted, start));
+        assert_eq!((gap.reason, gap.to_offset), (GapReason::Evicted, place.offset.max(start)));
         return;
     }
     assert_eq!(gap.reason, GapReason::SlowConsumer);

@@ -8,8 +8,10 @@
 //! A model says what has to be true, in the terms of who uses the machine: facts and whole outputs instead of
 //! states. It may be slow and it may keep everything.
 
+pub mod attach;
 mod clock;
 mod contract;
+pub mod control;
 mod draw;
 pub mod exec;
 pub mod limits;

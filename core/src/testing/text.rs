@@ -129,7 +129,7 @@ fn check_cuts(left: &[u8], right: &[u8]) {
 /// A reader that comes in the middle decodes what one that was there from the start decodes from there on.
 fn check_reader(scenario: &Scenario) {
     let mut log = Log::new(Retention::Ring { bytes: 1 << 24 });
-    let mut other = Reader::oldest(&log);
+    let mut other = Reader::oldest(&mut log);
     let (before, after) = scenario.pieces.split_at(scenario.before.min(scenario.pieces.len()));
     let mut append = |log: &mut Log, piece: &Piece| {
         assert_eq!(log.append(piece.channel, 0, &piece.bytes), piece.bytes.len());
@@ -140,7 +140,7 @@ fn check_reader(scenario: &Scenario) {
     before.iter().for_each(|piece| append(&mut log, piece));
     let printed: usize = before.iter().map(|piece| piece.bytes.len()).sum();
     let cut = scenario.cut % (printed + 1);
-    let mut reader = Reader::at_offset(&log, cut as u64).expect("the cursor is not ahead");
+    let mut reader = Reader::at_offset(&mut log, cut as u64).expect("the cursor is not ahead");
     let mut decoders = CHANNELS.map(|channel| reader.decoder(&log, channel));
     after.iter().for_each(|piece| append(&mut log, piece));
     let mut resumed = CHANNELS.map(|_| String::new());

@@ -83,6 +83,12 @@ struct Limits {
     /// Bytes for each stream; past it nothing more is sent [default: 67108864]
     #[arg(long, env = "HANGAR_STREAM_MAX_BYTES", value_name = "BYTES")]
     stream_max_bytes: Option<String>,
+    /// Running background processes for each token [default: 16]
+    #[arg(long, env = "HANGAR_BACKGROUND_MAX_PER_TOKEN", value_name = "N")]
+    background_max_per_token: Option<String>,
+    /// Kept output of all background processes that have ended [default: 1073741824]
+    #[arg(long, env = "HANGAR_LOG_MAX_TOTAL", value_name = "BYTES")]
+    log_max_total: Option<String>,
     /// How often open streams check that their token is still valid [default: 5]
     #[arg(long, env = "HANGAR_STREAM_RECHECK_SECONDS", value_name = "SECONDS")]
     stream_recheck_seconds: Option<String>,
@@ -98,6 +104,8 @@ impl Limits {
             "HANGAR_STREAM_MAX_TOTAL" => self.stream_max_total.clone(),
             "HANGAR_STREAM_BYTES_PER_SECOND" => self.stream_bytes_per_second.clone(),
             "HANGAR_STREAM_MAX_BYTES" => self.stream_max_bytes.clone(),
+            "HANGAR_BACKGROUND_MAX_PER_TOKEN" => self.background_max_per_token.clone(),
+            "HANGAR_LOG_MAX_TOTAL" => self.log_max_total.clone(),
             "HANGAR_STREAM_RECHECK_SECONDS" => self.stream_recheck_seconds.clone(),
             "HANGAR_LOCAL_DRAIN_SECONDS" => self.local_drain_seconds.clone(),
             _ => None,
@@ -155,6 +163,7 @@ impl Serve {
         }
         say_what_descriptors_allow(plane.settings());
         self.greet(&*listener, &token, offers_local);
+        self.warn(offers_local);
         let (shutdown, hurry) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         runtime.spawn(Box::pin(tell(signals, Arc::clone(&shutdown), Arc::clone(&hurry))));
         let server = Server::new(plane, guard);
@@ -197,6 +206,21 @@ impl Serve {
         let own = folder.own_token(runtime).map_err(Failure::new)?;
         let in_shell = format!("$(cat '{}')", folder.token_file().display());
         Ok(AdminToken { secret: own.secret, in_shell, is_new: own.is_new })
+    }
+
+    /// Says what somebody who made it public may have forgotten.
+    fn warn(&self, offers_local: bool) {
+        if self.listen.ip().is_loopback() {
+            return;
+        }
+        if self.public_url.is_none() {
+            tracing::warn!("requests to another host than a loopback one are refused: set HANGAR_PUBLIC_URL");
+        }
+        if !offers_local {
+            tracing::warn!(
+                "there is no sandbox on this machine, as others can reach the server; --local allows it"
+            );
+        }
     }
 
     /// Says how to call it. Whoever started it may not listen.

@@ -56,6 +56,7 @@ impl Driver {
                     family.signal(signal, local, process, record);
                     Ok(())
                 }
+                Output::Resize(_) => Ok(()),
                 Output::Closed => {
                     *closed = true;
                     Ok(())

@@ -152,7 +152,8 @@ impl Plane {
             id,
             token: caller.token().to_owned(),
             sandbox: entry.id().to_owned(),
-            handle: Arc::clone(&handle),
+            command: Some(Arc::clone(&handle)),
+            place: None,
             connection,
         };
         let open = self.streams.open(Kind::Exec, lease, parts, span);
@@ -171,7 +172,7 @@ impl Plane {
 
     /// Starts a command in a task of its own: a client that leaves half-way must not leave a process behind that
     /// nobody knows of.
-    async fn start(&self, sandbox: Arc<dyn Sandbox>, spec: Spec) -> Result<Arc<Handle>, ApiError> {
+    pub(super) async fn start(&self, sandbox: Arc<dyn Sandbox>, spec: Spec) -> Result<Arc<Handle>, ApiError> {
         let (done, started) = tokio::sync::oneshot::channel();
         self.runtime.spawn(Box::pin(async move {
             let started = sandbox.start(spec).await.map(|handle| Unclaimed(Some(handle)));
@@ -224,7 +225,6 @@ fn spec(id: String, call: &ExecCall) -> Spec {
         env: call.env.clone(),
         user: call.user.clone(),
         stdin: call.stdin.is_some(),
-        tty: None,
         process: process::Config {
             retention: Retention::UntilRead { bytes: WAITING },
             timeout: call.timeout,

@@ -4,12 +4,15 @@
 //! * [`sandboxes`]: sandboxes by name.
 //! * [`streams`]: leases, and an abort handle for each open stream.
 //! * [`exec`]: one command for one client.
+//! * [`processes`], [`follow`]: background processes, and those who follow them.
 //! * `local`: sandboxes on this machine (feature `local`).
 //! * [`shutdown`]: the end of it all.
 
 pub mod exec;
+pub mod follow;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod processes;
 pub mod sandboxes;
 pub mod shutdown;
 pub mod streams;
@@ -17,14 +20,15 @@ pub mod tokens;
 
 use crate::{ApiError, Settings, metrics::Metrics};
 use hangar_backends::{Runtime, runtime::sleep_until};
-use hangar_core::Close;
+use hangar_core::{Close, tickets::Tickets};
+use processes::Processes;
 use sandboxes::Sandboxes;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, Weak,
     atomic::{AtomicBool, Ordering},
 };
 use streams::Streams;
-use tokens::{Caller, NewToken, Record, Standing, Tokens};
+use tokens::{Caller, Hash, NewToken, Record, Standing, Tokens};
 
 /// Everything that one server, or one embedding program, offers.
 pub struct Plane {
@@ -33,6 +37,8 @@ pub struct Plane {
     tokens: Tokens,
     sandboxes: Sandboxes,
     streams: Streams,
+    processes: Processes,
+    tickets: Mutex<Tickets<Hash, follow::Ticket>>,
     metrics: Arc<Metrics>,
     shutting_down: AtomicBool,
     /// A shutdown does not wait any longer.
@@ -52,6 +58,8 @@ impl Plane {
         let plane = Arc::new(Self {
             streams: Streams::new(&settings, Arc::clone(&metrics)),
             sandboxes: Sandboxes::default(),
+            processes: Processes::new(&settings),
+            tickets: Mutex::new(Tickets::new(follow::TICKET_TTL, follow::MAX_TICKETS)),
             runtime: Arc::clone(&runtime),
             settings,
             tokens,
@@ -60,6 +68,7 @@ impl Plane {
             hurried: AtomicBool::new(false),
         });
         runtime.spawn(Box::pin(recheck(Arc::downgrade(&plane), Arc::clone(&runtime))));
+        runtime.spawn(Box::pin(follow::give_up_the_slow(Arc::downgrade(&plane), Arc::clone(&runtime))));
         plane
     }
 
@@ -115,6 +124,11 @@ impl Plane {
         }
     }
 
+    /// Whether a token was revoked: not only has it expired.
+    fn is_revoked(&self, token: &str) -> bool {
+        self.tokens.standing(token, self.runtime.wall_ms()) == Standing::Revoked
+    }
+
     /// Makes a token. The secret is in the answer and nowhere else.
     pub async fn create_token(self: &Arc<Self>, new: NewToken) -> Result<(Record, String), ApiError> {
         let plane = Arc::clone(self);
@@ -127,6 +141,7 @@ impl Plane {
         self.to_its_end(async move {
             plane.tokens.revoke(&id, &plane.runtime).await?;
             plane.close_streams(Close::Revoked, |stream| stream.token() == id);
+            plane.stop_processes_of_revoked();
             Ok(())
         })
         .await
@@ -171,6 +186,7 @@ async fn recheck(plane: Weak<Plane>, runtime: Arc<dyn Runtime>) {
             plane.tokens.standing(stream.token(), now) != Standing::Valid
         });
         let next = runtime.now() + plane.settings.stream_recheck;
+        plane.stop_processes_of_revoked();
         drop(plane);
         sleep_until(&*runtime, next).await;
     }

@@ -70,6 +70,12 @@ impl State {
     }
 }
 
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl Entry {
     /// Its id: a ULID.
     pub fn id(&self) -> &str {
@@ -151,14 +157,20 @@ impl Sandboxes {
         found.filter(|entry| may_see(caller, entry)).ok_or_else(|| ApiError::not_found("sandbox"))
     }
 
-    /// The one with this id or name, if the caller may run commands in it and it takes them now.
-    pub fn usable(&self, caller: &Caller, reference: &str) -> Result<Arc<Entry>, ApiError> {
+    /// The one with this id or name, if the caller may run commands in it.
+    pub fn reachable(&self, caller: &Caller, reference: &str) -> Result<Arc<Entry>, ApiError> {
         let entry = self.find(caller, reference)?;
         if !caller.is_admin() && !entry.made.open_to_users {
             return Err(ApiError::forbidden(
                 "this sandbox runs as the server's own user: only an admin token may use it",
             ));
         }
+        Ok(entry)
+    }
+
+    /// The one with this id or name, if the caller may run commands in it and it takes them now.
+    pub fn usable(&self, caller: &Caller, reference: &str) -> Result<Arc<Entry>, ApiError> {
+        let entry = self.reachable(caller, reference)?;
         match entry.state() {
             State::Running => Ok(entry),
             State::Paused => Err(ApiError::new(
@@ -214,7 +226,11 @@ impl Plane {
         }
         let factory = lock(&self.sandboxes.factory).clone();
         let factory = factory.ok_or_else(|| {
-            ApiError::new(StatusCode::CONFLICT, "unsupported", "this server makes no sandboxes")
+            ApiError::new(
+                StatusCode::CONFLICT,
+                "unsupported",
+                "this server makes no sandboxes: it was started without one on its machine (see --local)",
+            )
         })?;
         self.add_sandbox(name, factory.create(cwd)?)
     }

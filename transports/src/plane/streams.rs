@@ -11,15 +11,20 @@ use crate::{
 };
 use hangar_backends::{Handle, Runtime, runtime::sleep_until};
 use hangar_core::{
-    Close,
+    Close, Time,
     limits::{Exceeded, Lease, Limits},
+    process::Process,
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Waker,
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// How long a connection may take to carry the end of a stream to its client.
 pub const ABORT_AFTER: Duration = Duration::from_secs(1);
@@ -30,6 +35,8 @@ pub struct Streams {
     limits: Arc<Mutex<Limits<String>>>,
     open: Arc<Mutex<BTreeMap<String, Arc<Entry>>>>,
     metrics: Arc<Metrics>,
+    /// Told when a stream that follows was opened.
+    followed: Arc<Notify>,
 }
 
 /// One open stream, or one command whose result somebody waits for.
@@ -38,9 +45,20 @@ pub struct Entry {
     id: String,
     token: String,
     sandbox: String,
-    handle: Arc<Handle>,
+    /// The command that ends with its client; None where the stream only follows.
+    command: Option<Arc<Handle>>,
+    /// Where a stream that follows is, for whoever looks whether that is still there.
+    place: Option<Place>,
     connection: Option<Carried>,
     asked: Mutex<Asked>,
+}
+
+/// A process, and how far a stream that follows it has come.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) handle: Arc<Handle>,
+    /// The offset of what comes next.
+    pub(super) next: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +96,7 @@ struct Carried {
 }
 
 impl Entry {
-    /// Its id: that of its process.
+    /// Its id: that of its command, or one of its own where it only follows.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -93,14 +111,22 @@ impl Entry {
         &self.sandbox
     }
 
+    /// Whether its client takes nothing for `patience` while what it would get next is gone.
+    fn is_too_slow(&self, now: Time, patience: Duration) -> bool {
+        let (Some(place), Some(carried)) = (&self.place, &self.connection) else { return false };
+        let waits = carried.connection.stuck_since().is_some_and(|since| now.since(since) >= patience);
+        let next = place.next.load(Ordering::SeqCst);
+        waits && place.handle.look(|process| next < process.log().start_offset())
+    }
+
     fn ask(&self, reason: Close) {
         let mut asked = lock(&self.asked);
         asked.close = Some(asked.close.map_or(reason, |close| close.or(reason)));
         let waker = asked.waker.take();
         drop(asked);
         // Not left to the stream's own task: a client that does not read must not keep its command alive.
-        if reason.kills_exec() {
-            self.handle.command(hangar_core::process::Process::kill);
+        if let Some(command) = self.command.as_ref().filter(|_| reason.kills_exec()) {
+            command.command(Process::kill);
         }
         if let Some(waker) = waker {
             waker.wake();
@@ -111,7 +137,7 @@ impl Entry {
 impl Streams {
     pub(super) fn new(settings: &Settings, metrics: Arc<Metrics>) -> Self {
         let limits = Limits::new(settings.stream_max_per_token, settings.stream_max_total);
-        Self { limits: Arc::new(Mutex::new(limits)), open: Arc::default(), metrics }
+        Self { limits: Arc::new(Mutex::new(limits)), open: Arc::default(), metrics, followed: Arc::default() }
     }
 
     /// The right to open one more stream for a token.
@@ -143,12 +169,16 @@ impl Streams {
         entry: EntryParts,
         span: tracing::Span,
     ) -> Open {
-        let EntryParts { id, token, sandbox, handle, connection } = entry;
+        let EntryParts { id, token, sandbox, command, place, connection } = entry;
         let connection = connection.map(|connection| Carried { answer: connection.answers(), connection });
-        let entry = Arc::new(Entry { id, token, sandbox, handle, connection, asked: Mutex::default() });
+        let asked = Mutex::default();
+        let entry = Arc::new(Entry { id, token, sandbox, command, place, connection, asked });
         lock(&self.open).insert(entry.id.clone(), Arc::clone(&entry));
         if lease.is_some() {
             self.metrics.opened(kind);
+        }
+        if entry.place.is_some() {
+            self.followed.notify_one();
         }
         Open {
             streams: Arc::clone(&self.open),
@@ -160,6 +190,22 @@ impl Streams {
             messages: 0,
             span,
         }
+    }
+
+    /// Told when a stream that follows was opened.
+    pub(super) const fn followed(&self) -> &Arc<Notify> {
+        &self.followed
+    }
+
+    /// Whether a stream that follows is open.
+    pub(super) fn any_follows(&self) -> bool {
+        lock(&self.open).values().any(|entry| entry.place.is_some())
+    }
+
+    /// Gives up the streams whose clients take nothing while what they would get next is gone.
+    pub(super) fn close_too_slow(&self, patience: Duration, runtime: &Arc<dyn Runtime>) {
+        let now = runtime.now();
+        self.close(Close::SlowConsumer, |entry| entry.is_too_slow(now, patience), runtime);
     }
 
     pub(super) fn close(&self, reason: Close, which: impl Fn(&Entry) -> bool, runtime: &Arc<dyn Runtime>) {
@@ -190,7 +236,8 @@ pub(super) struct EntryParts {
     pub(super) id: String,
     pub(super) token: String,
     pub(super) sandbox: String,
-    pub(super) handle: Arc<Handle>,
+    pub(super) command: Option<Arc<Handle>>,
+    pub(super) place: Option<Place>,
     pub(super) connection: Option<Arc<Connection>>,
 }
 
@@ -204,9 +251,16 @@ impl Open {
         asked.close
     }
 
-    /// Its id: that of its process.
+    /// Its id.
     pub fn id(&self) -> &str {
         self.entry.id()
+    }
+
+    /// A stream that follows has come to this offset.
+    pub fn at(&self, next: u64) {
+        if let Some(place) = &self.entry.place {
+            place.next.store(next, Ordering::SeqCst);
+        }
     }
 
     /// It sent a message of so many bytes of output, so long after its start.

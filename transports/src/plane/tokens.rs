@@ -126,7 +126,7 @@ impl Caller {
 }
 
 /// The SHA-256 of a secret.
-type Hash = [u8; 32];
+pub(super) type Hash = [u8; 32];
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Kept {
@@ -257,7 +257,8 @@ impl Tokens {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 "configured_token",
-                "this token is set by HANGAR_TOKEN: change that and restart the server",
+                "this is the server's first token: change HANGAR_TOKEN, or remove the file `token` from the data \
+                 folder where it was made there, and restart the server",
             ));
         }
         if !lock(&self.by_id).contains_key(id) {
@@ -301,6 +302,11 @@ pub(crate) fn secret(random: &[u8; 32]) -> String {
     format!("hgr_{}", store::to_hexadecimal(random))
 }
 
-fn hash(secret: &str) -> Hash {
+/// The secret of a ticket that these random bytes make.
+pub(super) fn ticket(random: &[u8; 32]) -> String {
+    format!("tok_{}", store::to_hexadecimal(random))
+}
+
+pub(super) fn hash(secret: &str) -> Hash {
     Sha256::digest(secret.as_bytes()).into()
 }

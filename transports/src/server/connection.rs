@@ -32,8 +32,8 @@ pub struct Connection {
     runtime: Arc<dyn Runtime>,
     finish: AtomicBool,
     abort: AtomicBool,
-    /// Its socket refused to take more when it was last offered some.
-    blocked: AtomicBool,
+    /// Since when its socket takes nothing, in nanoseconds of the runtime's clock and one more; 0 while it does.
+    blocked_since: AtomicU64,
     /// Requests that were begun.
     answers: AtomicU64,
     waker: Mutex<Option<Waker>>,
@@ -54,7 +54,7 @@ impl Connection {
             answers: AtomicU64::new(0),
             finish: AtomicBool::new(false),
             abort: AtomicBool::new(false),
-            blocked: AtomicBool::new(false),
+            blocked_since: AtomicU64::new(0),
             waker: Mutex::new(None),
         })
     }
@@ -77,7 +77,12 @@ impl Connection {
 
     /// Whether bytes wait that its client does not take.
     pub fn is_stuck(&self) -> bool {
-        self.blocked.load(Ordering::SeqCst)
+        self.stuck_since().is_some()
+    }
+
+    /// Since when its client takes nothing of what waits.
+    pub fn stuck_since(&self) -> Option<Time> {
+        self.blocked_since.load(Ordering::SeqCst).checked_sub(1).map(Time::from_nanos)
     }
 
     /// How many requests have come: which answer it is at.
@@ -86,11 +91,13 @@ impl Connection {
     }
 
     pub(super) fn blocked(&self) {
-        self.blocked.store(true, Ordering::SeqCst);
+        let now = self.runtime.now().as_nanos().saturating_add(1);
+        // Who is blocked already stays so since then.
+        self.blocked_since.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst).ok();
     }
 
     pub(super) fn accepted(&self) {
-        self.blocked.store(false, Ordering::SeqCst);
+        self.blocked_since.store(0, Ordering::SeqCst);
     }
 
     fn wake(&self) {

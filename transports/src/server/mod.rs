@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// Answers what comes to `listener` until `shutdown` is ready, then ends the plane: streams at once, commands
-    /// within `HANGAR_LOCAL_DRAIN_SECONDS` or when `hurry` is ready. New requests are refused meanwhile. Returns how
+    /// within `HANGAR_LOCAL_DRAIN_SECONDS` or when `hurry` is ready. Requests that would begin something are refused meanwhile. Returns how
     /// many commands had to be killed.
     pub async fn run(
         &self,

@@ -149,8 +149,8 @@ impl Run {
     fn new(scenario: &Scenario, steady: bool) -> Self {
         let clock = Clock::new();
         let config = scenario.config.clone();
-        let subject = Subject::new(&scenario.process, clock.now);
-        let exec = Exec::new(config.clone(), &subject.process, clock.now);
+        let mut subject = Subject::new(&scenario.process, clock.now);
+        let exec = Exec::new(config.clone(), &mut subject.process, clock.now);
         Self {
             model: Model::new(&config, clock.now),
             pair: Pair { exec, subject, tail: config.tail },

@@ -3,7 +3,7 @@
 use super::failure;
 use crate::{
     Time,
-    process::{Config, Exit, Output, Signal},
+    process::{Config, Exit, Output, Signal, TtySize},
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -33,6 +33,7 @@ pub(super) struct Facts {
     /// The last poll at which it was drained and there was room.
     drain_since: Option<Time>,
     pub(super) signals: VecDeque<Signal>,
+    resized: Option<TtySize>,
 }
 
 impl Facts {
@@ -56,6 +57,7 @@ impl Facts {
             drain_left: config.drain,
             drain_since: None,
             signals: VecDeque::new(),
+            resized: None,
             config: config.clone(),
         }
     }
@@ -120,6 +122,12 @@ impl Facts {
         self.let_go = true;
     }
 
+    pub(super) fn resized(&mut self, size: TtySize) {
+        if self.config.tty.is_some() && !self.closed {
+            self.resized = Some(size);
+        }
+    }
+
     /// Whether what it prints now is kept.
     pub(super) const fn is_followed(&self) -> bool {
         !self.end_of_output && !self.drained && !self.closed
@@ -133,6 +141,10 @@ impl Facts {
     pub(super) fn expect(&mut self, now: Time, has_room: bool) -> Output {
         if self.closed {
             return Output::Wait(None);
+        }
+        if let Some(size) = self.resized.filter(|_| self.started && self.exit.is_none()) {
+            self.resized = None;
+            return Output::Resize(size);
         }
         if let Some(signal) = self.signals.pop_front() {
             return Output::Signal(signal);

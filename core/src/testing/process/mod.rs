@@ -9,7 +9,7 @@ use super::{Clock, Contract, Machine, Sort, Step, Tick, draw, log};
 use crate::{
     Time,
     log::{Channel, Item, Reader, Retention},
-    process::{Config, Exit, Output, Process, Signal, StartFailure},
+    process::{Config, Exit, Output, Process, Signal, StartFailure, TtySize},
 };
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;
@@ -55,6 +55,8 @@ pub enum Op {
     StdinWritten(#[arbitrary(with = draw::size)] usize),
     /// Its input ends.
     CloseStdin,
+    /// Its terminal has another size.
+    Resize(u16),
     /// What seldom happens.
     Rare(Rare),
 }
@@ -81,10 +83,12 @@ impl<'a> Arbitrary<'a> for Scenario {
 pub(super) fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     Ok(Config {
         retention: draw::retention(u)?,
+        replay: u64::MAX,
         timeout: if u.arbitrary()? { Some(draw::duration(u)?) } else { None },
         grace: draw::duration(u)?,
         drain: draw::duration(u)?,
         max_stdin: draw::size(u)?,
+        tty: u.ratio(1, 4u8)?.then_some(TtySize { cols: 80, rows: 24 }),
     })
 }
 
@@ -112,7 +116,7 @@ impl Machine for Subject {
         match output {
             Output::Wait(at) => Sort::Wait(*at),
             Output::Closed => Sort::Closed,
-            Output::Terminate | Output::Sweep | Output::Signal(_) => Sort::Act,
+            Output::Terminate | Output::Sweep | Output::Signal(_) | Output::Resize(_) => Sort::Act,
         }
     }
 
@@ -136,12 +140,13 @@ impl Machine for Subject {
         process.signal(Signal::Int);
         process.write_stdin(Bytes::from_static(b"more"));
         process.close_stdin();
+        process.resize(TtySize { cols: 1, rows: 1 });
     }
 
     fn check_bounds(&self) {
         log::check_bounds(self.process.log(), self.config.retention);
         let (waiting, pieces) = self.process.stdin_waiting();
-        let max = self.config.max_stdin;
+        let max = self.config.max_stdin + usize::from(self.config.tty.is_some());
         assert!(waiting <= max, "rule 7: {waiting} bytes of input wait");
         assert!(pieces <= 2 + max / 2048, "rule 7: {waiting} bytes of input wait in {pieces} pieces");
     }
@@ -187,10 +192,10 @@ struct Run {
 impl Run {
     fn new(config: &Config, steady: bool) -> Self {
         let clock = Clock::new();
-        let subject = Subject::new(config, clock.now);
+        let mut subject = Subject::new(config, clock.now);
         Self {
             facts: Facts::new(config, clock.now),
-            reader: Reader::oldest(subject.process.log()),
+            reader: Reader::oldest(subject.process.log_mut()),
             subject,
             contract: Contract::new(clock.now, steady),
             clock,
@@ -253,7 +258,16 @@ impl Run {
             }
             Op::CloseStdin => {
                 self.subject.process.close_stdin();
-                self.stdin_ending = true;
+                let Config { tty, max_stdin, .. } = self.facts.config;
+                self.stdin_ending |= tty.is_none();
+                if tty.is_some() && !self.stdin_closed && self.stdin.len() <= max_stdin {
+                    self.stdin.push_back(4);
+                }
+            }
+            Op::Resize(cols) => {
+                let size = TtySize { cols, rows: 2 };
+                self.subject.process.resize(size);
+                self.facts.resized(size);
             }
             Op::Rare(Rare::StdinClosed) => {
                 self.subject.process.handle_stdin_closed();
@@ -325,7 +339,7 @@ impl Run {
             assert_eq!(rest, None, "nobody reads it: it is dropped");
             return;
         }
-        let fits = len.min(self.facts.config.max_stdin - self.stdin.len());
+        let fits = len.min(self.facts.config.max_stdin.saturating_sub(self.stdin.len()));
         assert_eq!(rest.unwrap_or_default(), data[fits..], "what does not fit comes back");
         self.stdin.extend(&data[..fits]);
         self.stdin_sent += fits as u64;

@@ -1,0 +1,368 @@
+//! A background process as one client follows it, and the tickets that let a WebSocket do so.
+
+use super::{
+    Plane, lock,
+    processes::Background,
+    streams::{EntryParts, Leased, Open, Place},
+    tokens::{self, Caller, Standing},
+};
+use crate::{ApiError, metrics::Kind, server::Connection};
+use hangar_backends::{
+    Runtime,
+    handle::Reading,
+    runtime::{Deadline, sleep_until},
+};
+use hangar_core::{
+    Close, Time,
+    attach::{self, Attach, Output},
+    exec::Encoding,
+    log::{CursorAhead, Frame, Gap, Log, Reader},
+    process::{Exit, TtySize},
+    text::Text,
+};
+use hyper::StatusCode;
+use std::{
+    sync::{Arc, Weak, atomic::AtomicU64},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// How long a ticket can be used.
+pub const TICKET_TTL: Duration = Duration::from_secs(60);
+
+/// Tickets that are out at once; past it the oldest are dropped.
+pub(super) const MAX_TICKETS: usize = 10_000;
+
+/// A client that takes nothing for this long, while what it would get next is gone, is given up.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often those that follow are looked at for that.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Lines of a screenful at the least.
+const SCREEN_LINES: u64 = 24;
+
+/// Bytes of a screenful at the most.
+const SCREEN_BYTES: usize = 64 * 1024;
+
+/// Where a client begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Start {
+    /// At the oldest output that is kept.
+    Oldest,
+    /// At a byte.
+    Offset(u64),
+    /// After a frame.
+    AfterSeq(u64),
+    /// With the last lines.
+    Lines(u64),
+    /// With what fills a terminal of this size, or of the usual one.
+    Screen(Option<TtySize>),
+}
+
+impl Start {
+    fn reader(self, log: &mut Log) -> Result<Reader, CursorAhead> {
+        match self {
+            Self::Oldest => Ok(Reader::oldest(log)),
+            Self::Offset(offset) => Reader::at_offset(log, offset),
+            Self::AfterSeq(seq) => Reader::after_seq(log, seq),
+            Self::Lines(lines) => Ok(Reader::tail(log, lines, usize::MAX)),
+            Self::Screen(size) => {
+                let rows = size.map_or(0, |size| u64::from(size.rows));
+                Ok(Reader::tail(log, rows.max(SCREEN_LINES), SCREEN_BYTES))
+            }
+        }
+    }
+}
+
+impl From<CursorAhead> for ApiError {
+    fn from(error: CursorAhead) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "cursor_ahead", error.to_string())
+    }
+}
+
+/// What a client that follows gets next.
+#[derive(Debug)]
+pub enum Event {
+    /// Output, as it was printed.
+    Frame(Frame),
+    /// Output, as text.
+    Text {
+        /// Where it was printed: `stdout`, `stderr` or `tty`.
+        channel: &'static str,
+        /// What was printed.
+        text: Text,
+        /// The offset to go on from.
+        next: u64,
+    },
+    /// Output that is gone.
+    Gap(Gap),
+    /// Why it ends: nothing follows.
+    Closed {
+        /// Why.
+        reason: Close,
+        /// How the process ended, where that is why.
+        exit: Option<Exit>,
+        /// Somebody still held its output open when the time to wait for that was over.
+        drain_timed_out: bool,
+    },
+}
+
+/// A background process as one client follows it. Dropped, it is a client that left: to the process that is nothing.
+#[derive(Debug)]
+pub struct FollowStream {
+    plane: Arc<Plane>,
+    background: Arc<Background>,
+    attach: Attach,
+    reading: Reading,
+    open: Open,
+    deadline: Deadline,
+    started: Time,
+}
+
+/// What a ticket lets its holder do.
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    /// The token that it was made with.
+    caller: Caller,
+    background: Arc<Background>,
+    mode: Mode,
+}
+
+/// Whether a client may do something beside reading.
+#[derive(Clone, Copy, Debug, serde::Deserialize, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// It may not.
+    Logs,
+    /// It may write input, resize the terminal and send signals.
+    Attach,
+}
+
+/// A ticket as its holder gets it.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    /// The secret.
+    pub token: String,
+    /// Until when it can be used: milliseconds since 1970.
+    pub expires_at_ms: i64,
+}
+
+impl Ticket {
+    /// The process.
+    pub const fn background(&self) -> &Arc<Background> {
+        &self.background
+    }
+
+    /// What its holder may do.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Who made it.
+    pub const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Plane {
+    /// A ticket for a WebSocket.
+    pub fn mint(
+        &self,
+        caller: &Caller,
+        background: &Arc<Background>,
+        mode: Mode,
+    ) -> Result<Minted, ApiError> {
+        if mode == Mode::Logs && background.is_logging_disabled() {
+            return Err(logging_disabled());
+        }
+        let mut random = [0; 32];
+        self.runtime.random(&mut random);
+        let token = tokens::ticket(&random);
+        let ticket = Ticket { caller: caller.clone(), background: Arc::clone(background), mode };
+        lock(&self.tickets).issue(tokens::hash(&token), ticket, self.runtime.now());
+        let ttl = i64::try_from(TICKET_TTL.as_millis()).unwrap_or(i64::MAX);
+        Ok(Minted { token, expires_at_ms: self.runtime.wall_ms().saturating_add(ttl) })
+    }
+
+    /// What a ticket is for, if it can still be used. After this it cannot. Its token is asked again whether it may.
+    pub fn redeem(&self, token: &str) -> Result<Ticket, ApiError> {
+        let ticket = lock(&self.tickets).take(&tokens::hash(token), self.runtime.now());
+        let ticket = ticket.filter(|ticket| self.recheck(&ticket.caller).is_ok());
+        ticket.ok_or_else(|| {
+            ApiError::new(
+                StatusCode::UNAUTHORIZED,
+                "bad_ticket",
+                "the token of this URL is unknown, used or expired; ask for another by stream-access",
+            )
+        })
+    }
+
+    /// The right to follow one more process.
+    pub fn lease_to_follow(&self, caller: &Caller) -> Result<Leased, ApiError> {
+        Ok(self.streams.lease(caller.token())?)
+    }
+
+    /// Follows a process.
+    pub fn follow(
+        self: &Arc<Self>,
+        caller: &Caller,
+        background: &Arc<Background>,
+        start: Start,
+        encoding: Encoding,
+        connection: Option<Arc<Connection>>,
+    ) -> Result<FollowStream, ApiError> {
+        self.recheck(caller)?;
+        if self.is_shutting_down() {
+            return Err(ApiError::shutting_down());
+        }
+        let lease = self.lease_to_follow(caller)?;
+        let started = self.runtime.now();
+        let config = attach::Config {
+            encoding,
+            bytes_per_second: self.settings.stream_bytes_per_second,
+            max_bytes: self.settings.stream_max_bytes,
+            patience: PATIENCE,
+        };
+        let handle = background.handle();
+        let mut attached = None;
+        let reading = handle.reader();
+        handle.command(|process| {
+            attached = Some(
+                start.reader(process.log_mut()).map(|reader| Attach::new(config, process, reader, started)),
+            );
+        });
+        let attach = attached.ok_or_else(ApiError::internal)??;
+        let id = self.new_id();
+        let span = tracing::info_span!(
+            "stream process",
+            stream.id = id,
+            process.id = background.id(),
+            sandbox = background.sandbox().name(),
+            bytes = tracing::field::Empty,
+            messages = tracing::field::Empty,
+            reason = tracing::field::Empty,
+        );
+        let parts = EntryParts {
+            id,
+            token: caller.token().to_owned(),
+            sandbox: background.sandbox().id().to_owned(),
+            command: None,
+            place: Some(Place { handle: Arc::clone(handle), next: AtomicU64::new(attach.next()) }),
+            connection,
+        };
+        let open = self.streams.open(Kind::Process, Some(lease), parts, span);
+        let stream = FollowStream {
+            plane: Arc::clone(self),
+            background: Arc::clone(background),
+            attach,
+            reading,
+            open,
+            deadline: Deadline::default(),
+            started,
+        };
+        stream.close_if_late(caller);
+        Ok(stream)
+    }
+}
+
+/// 409: nothing of the process's output is kept.
+pub(crate) fn logging_disabled() -> ApiError {
+    ApiError::new(
+        StatusCode::CONFLICT,
+        "logging_disabled",
+        "the process was started with max_log_bytes 0: nothing of its output is kept; attach to it instead",
+    )
+}
+
+impl FollowStream {
+    /// What comes next.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            let now = self.plane.runtime.now();
+            if let Some(reason) = self.open.asked_to_close(cx.waker()) {
+                self.attach.close(reason);
+            }
+            let output = self.reading.read(cx.waker(), |process| self.attach.poll_output(process, now));
+            self.open.at(self.attach.next());
+            let (event, len) = match output {
+                Output::Wait(at) => {
+                    if self.deadline.poll(&*self.plane.runtime, at, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                Output::Closed { reason, exit, drain_timed_out } => {
+                    self.open.ended(reason);
+                    return Poll::Ready(Event::Closed { reason, exit, drain_timed_out });
+                }
+                Output::Gap(gap) => return Poll::Ready(Event::Gap(gap)),
+                Output::Frame(frame) => {
+                    let len = frame.data.len();
+                    (Event::Frame(frame), len)
+                }
+                Output::Text { channel, text, next } => {
+                    let len = text.len();
+                    (Event::Text { channel: channel.name(), text, next }, len)
+                }
+            };
+            self.open.sent(len, now.since(self.started));
+            return Poll::Ready(event);
+        }
+    }
+
+    /// The socket took nothing of what it was offered.
+    pub fn handle_blocked(&mut self) {
+        self.attach.handle_blocked();
+    }
+
+    /// The socket took something.
+    pub fn handle_accepted(&mut self) {
+        self.attach.handle_accepted();
+    }
+
+    /// Ends it.
+    pub fn close(&mut self, reason: Close) {
+        self.attach.close(reason);
+    }
+
+    /// The process.
+    pub const fn background(&self) -> &Arc<Background> {
+        &self.background
+    }
+
+    /// The plane it belongs to.
+    pub const fn plane(&self) -> &Arc<Plane> {
+        &self.plane
+    }
+
+    /// What came to an end before this stream could be found by whoever ended it.
+    fn close_if_late(&self, caller: &Caller) {
+        let standing = self.plane.tokens.standing(caller.token(), self.plane.runtime.wall_ms());
+        let late = [
+            (standing != Standing::Valid).then_some(Close::Revoked),
+            self.background.sandbox().close_reason(),
+            self.plane.is_shutting_down().then_some(Close::Shutdown),
+        ];
+        for reason in late.into_iter().flatten() {
+            self.plane.close_streams(reason, |stream| stream.id() == self.open.id());
+        }
+    }
+}
+
+/// Gives up clients that take nothing while what they would get next is gone. Their bodies are not polled meanwhile.
+pub(super) async fn give_up_the_slow(plane: Weak<Plane>, runtime: Arc<dyn Runtime>) {
+    while let Some(plane) = plane.upgrade() {
+        let following = plane.streams.any_follows();
+        if following {
+            plane.streams.close_too_slow(PATIENCE, &plane.runtime);
+        }
+        let opened = Arc::clone(plane.streams.followed());
+        drop(plane);
+        if following {
+            sleep_until(&*runtime, runtime.now() + LOOK_EVERY).await;
+        } else {
+            opened.notified().await;
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Background processes: started by a token, which they belong to; followed by nobody or by many; found again.
+//!
+//! No other token sees one, an admin's included. What it printed last is kept while it runs and for
+//! [`KEEP_ENDED`] after that, whether or not anybody follows it.
+
+use super::{Plane, lock, sandboxes, tokens::Caller};
+use crate::ApiError;
+use bytes::Bytes;
+use hangar_backends::{
+    Handle,
+    runtime::sleep_until,
+    sandbox::{Command, Spec},
+};
+use hangar_core::{
+    log::Retention,
+    process::{self, Exit, Process, Signal, TtySize},
+    table::{Ended, Key, Table, TooMany},
+    wire::process::{FinishReason, Status, View},
+};
+use hyper::StatusCode;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Bytes of output that are kept where the starter does not say.
+pub const DEFAULT_LOG_BYTES: u64 = 256 * 1024;
+
+/// Bytes of output that may be kept.
+pub const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes of output that followers may lag behind, whatever is kept for those who come.
+const WINDOW: u64 = 256 * 1024;
+
+/// How long a process that has ended stays listed.
+pub const KEEP_ENDED: Duration = Duration::from_secs(600);
+
+/// Processes that have ended and are listed, for each token.
+const MAX_ENDED: usize = 1000;
+
+/// The background processes of a plane.
+#[derive(Debug)]
+pub struct Processes {
+    table: Mutex<Table<Arc<Background>>>,
+}
+
+/// What a client wants to be started.
+#[derive(Clone, Debug)]
+pub struct StartCall {
+    /// What to run.
+    pub command: Command,
+    /// What it is called.
+    pub name: Option<String>,
+    /// Where.
+    pub cwd: Option<String>,
+    /// Variables beyond those of the sandbox.
+    pub env: BTreeMap<String, String>,
+    /// It gets a terminal of this size instead of pipes.
+    pub tty: Option<TtySize>,
+    /// Bytes of output that those get who come later; none for 0.
+    pub max_log_bytes: u64,
+    /// Whether it gets input.
+    pub stdin: bool,
+}
+
+/// A background process.
+#[derive(Debug)]
+pub struct Background {
+    id: String,
+    token: String,
+    sandbox: Arc<sandboxes::Entry>,
+    call: StartCall,
+    started_at_ms: i64,
+    /// 0 while it runs.
+    finished_at_ms: AtomicI64,
+    /// Its end was asked for.
+    stopped: AtomicBool,
+    restarted_from: Option<String>,
+    handle: Arc<Handle>,
+}
+
+impl Processes {
+    pub(super) fn new(settings: &crate::Settings) -> Self {
+        let config = hangar_core::table::Config {
+            max_running: settings.background_max_per_token,
+            max_ended: MAX_ENDED,
+            max_ended_bytes: settings.log_max_total,
+        };
+        Self { table: Mutex::new(Table::new(config)) }
+    }
+
+    /// How many there are, running or not.
+    pub fn len(&self) -> usize {
+        lock(&self.table).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Background {
+    /// Its id: a ULID.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The id of the token that it belongs to.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Where it runs.
+    pub const fn sandbox(&self) -> &Arc<sandboxes::Entry> {
+        &self.sandbox
+    }
+
+    /// How it was started.
+    pub const fn call(&self) -> &StartCall {
+        &self.call
+    }
+
+    /// Its process.
+    pub const fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// Whether those who come get nothing of what it printed.
+    pub const fn is_logging_disabled(&self) -> bool {
+        self.call.max_log_bytes == 0
+    }
+
+    /// Its command line, for people.
+    pub fn command(&self) -> String {
+        match &self.call.command {
+            Command::Shell(line) => line.clone(),
+            Command::Argv(argv) => argv.join(" "),
+        }
+    }
+
+    /// How it is.
+    pub fn view(&self) -> View {
+        let (exit, running, timed_out, start_failed, tty) = self.handle.look(|process| {
+            let (timed_out, failed) = (process.timed_out(), process.start_failed());
+            (process.exit_status(), process.is_running(), timed_out, failed, process.tty())
+        });
+        let finished = match exit {
+            None => None,
+            Some(Exit::Unknown) => Some((Status::Failed, FinishReason::Lost)),
+            Some(_) if start_failed => Some((Status::Failed, FinishReason::StartFailed)),
+            Some(_) if timed_out => Some((Status::Stopped, FinishReason::Timeout)),
+            Some(_) if self.stopped.load(Ordering::SeqCst) => Some((Status::Stopped, FinishReason::Stopped)),
+            Some(Exit::Code(_)) => Some((Status::Exited, FinishReason::Exited)),
+            Some(Exit::Signal(_)) => Some((Status::Exited, FinishReason::Signaled)),
+        };
+        let status = if running { Status::Running } else { Status::Starting };
+        View {
+            id: self.id.clone(),
+            name: self.call.name.clone(),
+            command: Some(self.command()).filter(|command| !command.is_empty()),
+            status: finished.map_or(status, |(status, _)| status),
+            exit_code: exit.and_then(Exit::code),
+            signal: exit.and_then(Exit::signal),
+            finish_reason: finished.map(|(_, reason)| reason),
+            started_at_ms: self.started_at_ms,
+            finished_at_ms: self.finished_at_ms(),
+            restarted_from: self.restarted_from.clone(),
+            tty,
+        }
+    }
+
+    /// When it ended: milliseconds since 1970.
+    pub fn finished_at_ms(&self) -> Option<i64> {
+        Some(self.finished_at_ms.load(Ordering::SeqCst)).filter(|at| *at != 0)
+    }
+
+    /// Ends it: TERM to its group, and KILL after 3 s for what is left of that.
+    pub fn stop(&self) {
+        if self.handle.look(|process| process.exit_status().is_none()) {
+            self.stopped.store(true, Ordering::SeqCst);
+        }
+        self.handle.command(Process::kill);
+    }
+
+    /// Sends a signal to its group.
+    pub fn signal(&self, signal: Signal) -> Result<(), ApiError> {
+        self.while_it_runs(|process| process.signal(signal))
+    }
+
+    /// Gives its terminal another size.
+    pub fn resize(&self, size: TtySize) -> Result<(), ApiError> {
+        if self.call.tty.is_none() {
+            return Err(ApiError::new(StatusCode::CONFLICT, "no_tty", "the process has no terminal"));
+        }
+        self.while_it_runs(|process| process.resize(size))
+    }
+
+    /// Writes to its input, and ends that if asked to. What does not fit comes back, and then nothing is ended.
+    pub fn input(&self, data: Bytes, eof: bool) -> Result<Option<Bytes>, ApiError> {
+        if !self.call.stdin {
+            return Err(ApiError::new(
+                StatusCode::CONFLICT,
+                "no_stdin",
+                "the process was started without an input",
+            ));
+        }
+        self.while_it_runs(|process| {
+            let rest = process.write_stdin(data);
+            if eof && rest.is_none() {
+                process.close_stdin();
+            }
+            rest
+        })
+    }
+
+    fn while_it_runs<T>(&self, command: impl FnOnce(&mut Process) -> T) -> Result<T, ApiError> {
+        let mut done = None;
+        self.handle.command(|process| {
+            if process.exit_status().is_none() {
+                done = Some(command(process));
+            }
+        });
+        done.ok_or_else(|| ApiError::new(StatusCode::CONFLICT, "process_exited", "the process has ended"))
+    }
+}
+
+fn spec(id: String, call: &StartCall) -> Spec {
+    let bytes = usize::try_from(call.max_log_bytes.max(WINDOW)).unwrap_or(usize::MAX);
+    Spec {
+        id,
+        command: call.command.clone(),
+        cwd: call.cwd.clone(),
+        env: call.env.clone(),
+        user: None,
+        stdin: call.stdin,
+        process: process::Config {
+            retention: Retention::Ring { bytes },
+            replay: call.max_log_bytes,
+            tty: call.tty,
+            ..process::Config::default()
+        },
+    }
+}
+
+impl From<TooMany> for ApiError {
+    fn from(error: TooMany) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_processes", error.to_string())
+    }
+}
+
+impl Plane {
+    /// The background processes.
+    pub const fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// Starts a background process. It belongs to the caller's token.
+    pub async fn start_process(
+        self: &Arc<Self>,
+        caller: &Caller,
+        sandbox: &str,
+        call: StartCall,
+        restarted_from: Option<String>,
+    ) -> Result<Arc<Background>, ApiError> {
+        self.recheck(caller)?;
+        let entry = self.sandboxes.usable(caller, sandbox)?;
+        if self.is_shutting_down() {
+            return Err(ApiError::shutting_down());
+        }
+        if call.tty.is_some() && !entry.sandbox().capabilities().tty {
+            return Err(ApiError::bad_field("tty", "unsupported", "tty: this sandbox has no terminals"));
+        }
+        lock(&self.processes.table).check(caller.token())?;
+        let (plane, token) = (Arc::clone(self), caller.token().to_owned());
+        // To its end: a process that runs is in the table, also when whoever asked for it has left.
+        self.to_its_end(async move {
+            let id = plane.new_id();
+            let handle = plane.start(Arc::clone(entry.sandbox()), spec(id.clone(), &call)).await?;
+            let key = Key { owner: token.clone(), place: entry.id().to_owned(), name: call.name.clone() };
+            let background = Arc::new(Background {
+                id,
+                token,
+                sandbox: entry,
+                call,
+                started_at_ms: plane.runtime.wall_ms(),
+                finished_at_ms: AtomicI64::new(0),
+                stopped: AtomicBool::new(false),
+                restarted_from,
+                handle,
+            });
+            let entered = {
+                let mut table = lock(&plane.processes.table);
+                table.insert(background.id.clone(), key, Arc::clone(&background))
+            };
+            if let Err(error) = entered {
+                background.handle.command(Process::kill);
+                return Err(error.into());
+            }
+            plane.runtime.spawn(Box::pin(watch(Arc::downgrade(&plane), Arc::clone(&background))));
+            // Whoever revoked the token meanwhile did not find it yet.
+            if plane.is_revoked(&background.token) {
+                background.stop();
+            }
+            Ok(background)
+        })
+        .await
+    }
+
+    /// Starts a process again, as it was started before.
+    pub async fn restart_process(
+        self: &Arc<Self>,
+        caller: &Caller,
+        background: &Arc<Background>,
+    ) -> Result<Arc<Background>, ApiError> {
+        background.stop();
+        let call = background.call.clone();
+        let sandbox = background.sandbox.id().to_owned();
+        self.over(background).await;
+        self.start_process(caller, &sandbox, call, Some(background.id.clone())).await
+    }
+
+    /// The caller's process with this id, or the newest with this name.
+    pub fn find_process(
+        &self,
+        caller: &Caller,
+        sandbox: &str,
+        process: &str,
+    ) -> Result<Arc<Background>, ApiError> {
+        let entry = self.sandboxes.reachable(caller, sandbox)?;
+        let table = lock(&self.processes.table);
+        let found = table.find(caller.token(), entry.id(), process).cloned();
+        found.ok_or_else(|| ApiError::not_found("process"))
+    }
+
+    /// The caller's processes in a sandbox, oldest first.
+    pub fn list_processes(&self, caller: &Caller, sandbox: &str) -> Result<Vec<Arc<Background>>, ApiError> {
+        let entry = self.sandboxes.reachable(caller, sandbox)?;
+        let table = lock(&self.processes.table);
+        Ok(table.list(caller.token(), entry.id()).cloned().collect())
+    }
+
+    /// Ends the processes whose tokens were revoked. Those of tokens that have expired run on.
+    pub(super) fn stop_processes_of_revoked(&self) {
+        let all: Vec<Arc<Background>> =
+            lock(&self.processes.table).all_running().map(|(_, background)| Arc::clone(background)).collect();
+        for background in all {
+            if self.is_revoked(&background.token) {
+                background.stop();
+            }
+        }
+    }
+
+    /// Waits until a process has ended and all its output was read.
+    async fn over(&self, background: &Background) {
+        let waiting = background.handle.watcher();
+        std::future::poll_fn(|cx| waiting.poll_until(cx.waker(), Process::is_over)).await;
+    }
+}
+
+/// Notes the end of a process, and forgets it a while after.
+async fn watch(plane: Weak<Plane>, background: Arc<Background>) {
+    let waiting = background.handle.watcher();
+    std::future::poll_fn(|cx| waiting.poll_until(cx.waker(), |process| process.exit_status().is_some()))
+        .await;
+    let Some(runtime) = plane.upgrade().map(|plane| Arc::clone(&plane.runtime)) else { return };
+    background.finished_at_ms.store(runtime.wall_ms().max(1), Ordering::SeqCst);
+    std::future::poll_fn(|cx| waiting.poll_until(cx.waker(), Process::is_over)).await;
+    drop(waiting);
+    let Some(ended) = plane.upgrade() else { return };
+    let held = background.handle.look(|process| process.log().held());
+    let Ended { emptied, .. } = lock(&ended.processes.table).handle_ended(&background.id, held as u64);
+    drop(ended);
+    for background in emptied {
+        background.handle.command(Process::abandon_output);
+    }
+    sleep_until(&*runtime, runtime.now() + KEEP_ENDED).await;
+    if let Some(plane) = plane.upgrade() {
+        lock(&plane.processes.table).forget(&background.id);
+    }
+}
