@@ -86,7 +86,7 @@ fn a_limit_that_cannot_be_one_is_refused_by_name() {
         let said = refusal(|command| {
             command.args(["--stream-max-total", "0"]);
         });
-        assert!(said.contains("HANGAR_STREAM_MAX_TOTAL") && said.contains("0 is no limit"), "{said}");
+        assert!(said.contains("HANGAR_STREAM_MAX_TOTAL") && said.contains("it must be at least 1"), "{said}");
     });
 }
 

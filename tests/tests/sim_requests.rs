@@ -265,8 +265,8 @@ fn other_paths_and_methods_are_refused() {
             ("DELETE", "/api/sandboxes", "GET, POST"),
             ("POST", "/api/sandboxes/box", "GET, DELETE"),
             ("PUT", "/api/tokens/x", "DELETE"),
-            ("POST", "/healthz", "GET"),
-            ("OPTIONS", "/healthz", "GET"),
+            ("POST", "/healthz", "GET, HEAD"),
+            ("OPTIONS", "/healthz", "GET, HEAD"),
             ("BREW", "/metrics", "GET"),
         ] {
             let response = refused(world, &Request::new(method, path), 405, "method_not_allowed", "").await;

@@ -20,7 +20,7 @@ pub struct Folder {
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// The system refuses something.
-    #[error("{path}: {error}")]
+    #[error("the data folder: {path}: {error}")]
     Io {
         /// The folder or the file in it.
         path: PathBuf,

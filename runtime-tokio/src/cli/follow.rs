@@ -35,6 +35,9 @@ pub(super) fn exit_code(result: &ExecResult) -> u8 {
     if result.drain_timed_out {
         say("something that the command started still holds its output open; it was let go of");
     }
+    if result.output_capped {
+        say("the server's limit for one stream (HANGAR_STREAM_MAX_BYTES) left out the rest of the output");
+    }
     if result.timed_out {
         say("the command was ended by its timeout");
     }

@@ -12,14 +12,14 @@ use std::{
     io::{IsTerminal, Write},
     process::ExitCode,
 };
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Streams what happens in agent sandboxes, as it happens.
 #[derive(Debug, Parser)]
 #[command(name = "hangar", version, max_term_width = 100)]
 #[command(after_help = "\
-Exit codes of run and exec: the command's own; 128+n when signal n ended it; 125 when hangar itself failed; 2 for a \
-wrong call.
+Exit codes of run and exec: the command's own; 128+n when signal n ended it (143 or 137 after a timeout); 125 when hangar \
+itself failed; 2 for a wrong call.
 Logs go to stderr: RUST_LOG sets how much (RUST_LOG=hangar=debug), HANGAR_LOG=json their form.")]
 struct Cli {
     #[command(subcommand)]
@@ -30,12 +30,13 @@ struct Cli {
 enum Command {
     /// Run a command on this machine and show its output as it prints
     ///
-    /// The command's exit code becomes hangar's own. Ctrl-C ends it, with everything it started; a second Ctrl-C does
-    /// so without waiting.
+    /// The command's exit code becomes hangar's own. Ctrl-C ends it, with everything it started: TERM, and KILL after
+    /// 3 s; a second Ctrl-C does so without waiting. It gets no input and no terminal, and may take as long as it likes.
     Run(run::Run),
     /// Run a command in a sandbox of a server and show its output as it prints
     ///
-    /// The command's exit code becomes hangar's own. Ctrl-C, or a connection that breaks, ends the command.
+    /// The command's exit code becomes hangar's own. Ctrl-C, or a connection that breaks, ends the command. It gets no
+    /// input and no terminal, and is ended after 600 s unless --timeout says otherwise.
     Exec(exec::Exec),
     /// Serve sandboxes over HTTP: REST, with output as Server-Sent Events
     Serve(Box<serve::Serve>),
@@ -50,7 +51,8 @@ struct CommandLine {
     /// The directory to run it in
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// A variable for its environment (repeatable); nothing is inherited
+    /// A variable for its environment (repeatable); nothing is inherited, but the profile of its login shell may set
+    /// some, PATH among them
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
     /// End it after this many seconds
@@ -116,12 +118,11 @@ pub(crate) fn main() -> ExitCode {
         Command::Serve(_) => "info",
         Command::Run(_) | Command::Exec(_) => "warn",
     };
-    start_logging(log_by_default);
-    let done = match cli.command {
+    let done = start_logging(log_by_default).and_then(|()| match cli.command {
         Command::Run(run) => run.main(),
         Command::Exec(exec) => exec.main(),
         Command::Serve(serve) => serve.main(),
-    };
+    });
     match done {
         Ok(code) => ExitCode::from(code),
         Err(Failure { message, code }) => {
@@ -132,17 +133,24 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Logs to stderr: text for people, in colour on a terminal unless `NO_COLOR` is set, or JSON.
-fn start_logging(default: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+/// Each stream is a line when it ends.
+fn start_logging(default: &str) -> Result<(), Failure> {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let filter = set("RUST_LOG").map_or_else(|| EnvFilter::try_new(default), EnvFilter::try_new);
+    let filter = filter.map_err(|error| Failure::usage(format!("RUST_LOG: {error}")))?;
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
     let registry = tracing_subscriber::registry().with(filter);
-    if std::env::var("HANGAR_LOG").is_ok_and(|form| form == "json") {
-        registry.with(lines.json()).init();
-    } else {
-        let colour = std::io::stderr().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        registry.with(lines.with_ansi(colour)).init();
+    match set("HANGAR_LOG").as_deref() {
+        Some("json") => registry.with(lines.json()).init(),
+        Some("text") | None => {
+            let colour = std::io::stderr().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            registry.with(lines.with_ansi(colour)).init();
+        }
+        Some(other) => return Err(Failure::usage(format!("HANGAR_LOG is {other}; it can be json or text"))),
     }
+    Ok(())
 }
 
 #[cfg(test)]

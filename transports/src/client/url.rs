@@ -14,7 +14,7 @@ pub struct Url {
 
 /// What is no base URL of a server.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is no URL of a server: it must be like http://127.0.0.1:8484")]
+#[error("`{0}` is no URL of a server: it must be like http://127.0.0.1:8484 (https is not spoken yet)")]
 pub struct BadUrl(String);
 
 impl Url {

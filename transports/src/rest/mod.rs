@@ -92,6 +92,9 @@ impl Service {
         connection: Arc<Connection>,
     ) -> Result<Response<Body>, ApiError> {
         let (endpoint, reference) = self.routes.find(request.uri().path(), request.method())?;
+        if self.plane.is_shutting_down() && endpoint.begins_something() {
+            return Err(ApiError::shutting_down());
+        }
         let call = Call { plane: &self.plane, connection, request, reference };
         match endpoint {
             Endpoint::Health => Ok(self.health()),
@@ -103,8 +106,8 @@ impl Service {
             Endpoint::CreateSandbox => sandboxes::create(call).await,
             Endpoint::ShowSandbox => sandboxes::show(&call),
             Endpoint::DestroySandbox => sandboxes::destroy(&call).await,
-            Endpoint::PauseSandbox => sandboxes::pause(&call).await,
-            Endpoint::ResumeSandbox => sandboxes::resume(&call).await,
+            Endpoint::PauseSandbox => sandboxes::pause(call).await,
+            Endpoint::ResumeSandbox => sandboxes::resume(call).await,
             Endpoint::Exec => exec::to_end(call).await,
             Endpoint::ExecStream => exec::stream(call).await,
             Endpoint::ListTokens => tokens::list(&call),

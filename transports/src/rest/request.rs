@@ -145,8 +145,23 @@ fn field_error(path: &str, message: &str) -> ApiError {
     .find_map(|(prefix, code)| Some((message.strip_prefix(prefix)?.split_once('`')?.0, code)));
     match named {
         Some((field, code)) => ApiError::bad_field(field, code, message),
-        None => ApiError::bad_field(path, "wrong_type", format!("{path}: {message}")),
+        None => ApiError::bad_field(path, "wrong_type", format!("{path}: {}", without_rust(message))),
     }
+}
+
+/// What serde expected, in the words of JSON.
+fn without_rust(message: &str) -> String {
+    [
+        ("expected f64", "expected a number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u16", "expected a whole number"),
+        ("expected usize", "expected a whole number"),
+        ("expected a sequence", "expected an array"),
+        ("expected a map", "expected an object"),
+        ("expected a boolean", "expected true or false"),
+    ]
+    .iter()
+    .fold(message.to_owned(), |message, (rust, json)| message.replace(rust, json))
 }
 
 #[cfg(test)]

@@ -22,9 +22,28 @@ pub(super) enum Endpoint {
     RevokeToken,
 }
 
+impl Endpoint {
+    /// Whether it begins something, which a server that is ending refuses. What looks at something that is there, or
+    /// stops or ends it, is answered.
+    pub(super) const fn begins_something(self) -> bool {
+        match self {
+            Self::CreateSandbox | Self::Exec | Self::ExecStream | Self::CreateToken => true,
+            Self::Health
+            | Self::Metrics
+            | Self::ListSandboxes
+            | Self::ShowSandbox
+            | Self::DestroySandbox
+            | Self::PauseSandbox
+            | Self::ResumeSandbox
+            | Self::ListTokens
+            | Self::RevokeToken => false,
+        }
+    }
+}
+
 /// Every path with its methods. `{ref}` is an id or a name.
 const TABLE: [(&str, &[(Method, Endpoint)]); 10] = [
-    ("/healthz", &[(Method::GET, Endpoint::Health)]),
+    ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
     ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
     (

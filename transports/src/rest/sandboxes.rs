@@ -7,6 +7,7 @@ use hyper::{
     header::{HeaderValue, LOCATION},
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Who may see sandboxes.
 const SEE: [Scope; 2] = [Scope::Admin, Scope::User];
@@ -20,6 +21,11 @@ struct CreateRequest {
     name: Option<String>,
     cwd: Option<String>,
 }
+
+/// A body without fields.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
 
 #[derive(Serialize)]
 struct View<'a> {
@@ -75,14 +81,21 @@ pub(super) async fn destroy(call: &Call<'_>) -> Result<Response<Body>, ApiError>
     Ok(done())
 }
 
-pub(super) async fn pause(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let entry = call.plane.sandboxes().find(&call.caller(&CHANGE)?, &call.reference)?;
+/// The sandbox of a call that may change it, and has nothing to say beside that.
+async fn change(call: &mut Call<'_>) -> Result<Arc<Entry>, ApiError> {
+    let caller = call.caller(&CHANGE)?;
+    let Nothing {} = call.json_or_default(&caller).await?;
+    call.plane.sandboxes().find(&caller, &call.reference)
+}
+
+pub(super) async fn pause(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let entry = change(&mut call).await?;
     call.plane.pause_sandbox(&entry).await?;
     json(StatusCode::OK, &View::from(&*entry))
 }
 
-pub(super) async fn resume(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    let entry = call.plane.sandboxes().find(&call.caller(&CHANGE)?, &call.reference)?;
+pub(super) async fn resume(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let entry = change(&mut call).await?;
     call.plane.resume_sandbox(&entry).await?;
     json(StatusCode::OK, &View::from(&*entry))
 }
