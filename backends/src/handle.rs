@@ -43,6 +43,7 @@ struct Seen {
     end: u64,
     over: bool,
     exited: bool,
+    takes_input: bool,
 }
 
 impl Seen {
@@ -51,6 +52,7 @@ impl Seen {
             end: process.log().end_offset(),
             over: process.log().is_ended(),
             exited: process.exit_status().is_some(),
+            takes_input: process.stdin_room() > 0,
         }
     }
 }

@@ -29,6 +29,11 @@ impl<K: Clone + Ord, T> Tickets<K, T> {
         self.by_key.insert(key, (now + self.ttl, value));
     }
 
+    /// What it is for, as long as it can be taken.
+    pub fn peek(&self, key: &K, now: Time) -> Option<&T> {
+        self.by_key.get(key).filter(|(until, _)| now < *until).map(|(_, value)| value)
+    }
+
     /// What it was for, the first time that it is shown and in time.
     pub fn take(&mut self, key: &K, now: Time) -> Option<T> {
         let (until, value) = self.by_key.remove(key)?;
@@ -55,6 +60,10 @@ mod tests {
         let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
         let mut tickets = Tickets::new(Duration::from_secs(60), 2);
         tickets.issue("a", 1, at(0));
+        assert_eq!(
+            (tickets.peek(&"a", at(59)), tickets.peek(&"a", at(60)), tickets.peek(&"b", at(0))),
+            (Some(&1), None, None)
+        );
         assert_eq!((tickets.take(&"a", at(59)), tickets.take(&"a", at(59))), (Some(1), None));
         tickets.issue("b", 2, at(1));
         assert_eq!(tickets.take(&"b", at(61)), None);

@@ -1,6 +1,9 @@
 //! The body of a response: one piece, or a stream that pulls.
 
-use crate::sse::ExecBody;
+use crate::{
+    plane::{exec::ExecStream, follow::FollowStream},
+    sse::EventBody,
+};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::{
@@ -15,7 +18,9 @@ pub enum Body {
     /// All at once; None once it is sent.
     Full(Option<Bytes>),
     /// A command's stream.
-    Exec(Box<ExecBody>),
+    Exec(Box<EventBody<ExecStream>>),
+    /// A background process that is followed.
+    Follow(Box<EventBody<FollowStream>>),
 }
 
 impl Body {
@@ -42,6 +47,7 @@ impl HttpBody for Body {
         match &mut *self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Exec(exec) => exec.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Follow(follow) => follow.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -49,13 +55,14 @@ impl HttpBody for Body {
         match self {
             Self::Full(bytes) => bytes.is_none(),
             Self::Exec(exec) => exec.is_ended(),
+            Self::Follow(follow) => follow.is_ended(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Exec(_) => SizeHint::default(),
+            Self::Exec(_) | Self::Follow(_) => SizeHint::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use hangar_backends::sandbox::{Exhausted, SandboxError, StartError};
 use hangar_core::limits::Exceeded;
 use hyper::{
     Method, Response, StatusCode,
-    header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
 
@@ -59,6 +59,12 @@ impl ApiError {
         let mut error = Self::new(StatusCode::BAD_REQUEST, code, message);
         error.0.field = Some(field.into());
         error
+    }
+
+    /// The same, for a request that has to ask for a WebSocket.
+    #[must_use]
+    pub fn with_upgrade(self) -> Self {
+        self.with_header(UPGRADE, HeaderValue::from_static("websocket"))
     }
 
     /// 401: no token, or one that is not valid.

@@ -21,6 +21,7 @@ pub mod rest;
 pub mod server;
 pub mod settings;
 pub mod sse;
+pub mod ws;
 
 pub use error::ApiError;
 pub use plane::Plane;

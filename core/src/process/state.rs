@@ -307,6 +307,11 @@ impl Process {
         self.stdin.wants_end()
     }
 
+    /// How many bytes of input may come now.
+    pub fn stdin_room(&self) -> usize {
+        self.config.max_stdin.saturating_sub(self.stdin.waiting())
+    }
+
     /// Bytes and pieces of input that wait.
     pub fn stdin_waiting(&self) -> (usize, usize) {
         (self.stdin.waiting(), self.stdin.entries())

@@ -10,20 +10,20 @@ use crate::{ApiError, metrics::Kind, server::Connection};
 use hangar_backends::{
     Runtime,
     handle::Reading,
-    runtime::{Deadline, sleep_until},
+    runtime::{Deadline, sleep_until, until},
 };
 use hangar_core::{
     Close, Time,
     attach::{self, Attach, Output},
     exec::Encoding,
-    log::{CursorAhead, Frame, Gap, Log, Reader},
-    process::{Exit, TtySize},
+    log::{CursorAhead, FRAME_MAX, Frame, Gap, Log, Reader},
+    process::{Exit, Process, TtySize},
     text::Text,
 };
 use hyper::StatusCode;
 use std::{
     sync::{Arc, Weak, atomic::AtomicU64},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -185,17 +185,24 @@ impl Plane {
         Ok(Minted { token, expires_at_ms: self.runtime.wall_ms().saturating_add(ttl) })
     }
 
-    /// What a ticket is for, if it can still be used. After this it cannot. Its token is asked again whether it may.
-    pub fn redeem(&self, token: &str) -> Result<Ticket, ApiError> {
-        let ticket = lock(&self.tickets).take(&tokens::hash(token), self.runtime.now());
-        let ticket = ticket.filter(|ticket| self.recheck(&ticket.caller).is_ok());
-        ticket.ok_or_else(|| {
-            ApiError::new(
-                StatusCode::UNAUTHORIZED,
-                "bad_ticket",
-                "the token of this URL is unknown, used or expired; ask for another by stream-access",
-            )
-        })
+    /// What a ticket is for, if it can be used now: its token is asked again whether it may.
+    pub fn peek_ticket(&self, token: &str) -> Result<Ticket, ApiError> {
+        let ticket = lock(&self.tickets).peek(&tokens::hash(token), self.runtime.now()).cloned();
+        let ticket = ticket.filter(|ticket| self.recheck(&ticket.caller).is_ok()).ok_or_else(bad_ticket)?;
+        if self.processes.is_gone(&ticket.background) {
+            return Err(ApiError::new(
+                StatusCode::GONE,
+                "process_gone",
+                "the process is not listed any more",
+            ));
+        }
+        Ok(ticket)
+    }
+
+    /// Uses a ticket: of several that do so at once one succeeds.
+    pub fn redeem(&self, token: &str) -> Result<(), ApiError> {
+        let taken = lock(&self.tickets).take(&tokens::hash(token), self.runtime.now());
+        taken.map(drop).ok_or_else(bad_ticket)
     }
 
     /// The right to follow one more process.
@@ -266,6 +273,15 @@ impl Plane {
     }
 }
 
+/// 401: one answer, whatever is wrong with it.
+fn bad_ticket() -> ApiError {
+    ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "bad_ticket",
+        "the token of this URL is unknown, used or expired; ask for another by stream-access",
+    )
+}
+
 /// 409: nothing of the process's output is kept.
 pub(crate) fn logging_disabled() -> ApiError {
     ApiError::new(
@@ -273,6 +289,90 @@ pub(crate) fn logging_disabled() -> ApiError {
         "logging_disabled",
         "the process was started with max_log_bytes 0: nothing of its output is kept; attach to it instead",
     )
+}
+
+/// What one poll gets of a process's output.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The output as text, where that was asked for.
+    pub text: String,
+    /// The output as it was printed, where that was asked for.
+    pub bytes: Vec<u8>,
+    /// The offset of its first byte, after the gap where there is one.
+    pub from: u64,
+    /// The offset to go on from.
+    pub next: u64,
+    /// What was gone.
+    pub gap: Option<Gap>,
+    /// There is more already.
+    pub truncated: bool,
+}
+
+impl Plane {
+    /// Reads what there is from `start` on, [`PAGE`] bytes at the most; waits for something for up to `wait`.
+    pub async fn read_page(
+        &self,
+        background: &Background,
+        start: Start,
+        encoding: Encoding,
+        wait: Duration,
+    ) -> Result<Page, ApiError> {
+        let now = self.runtime.now();
+        let reading = background.handle().reader();
+        let open = |process: &mut Process| -> Result<Attach, CursorAhead> {
+            let reader = start.reader(process.log_mut())?;
+            let config = attach::Config {
+                encoding,
+                bytes_per_second: u64::MAX,
+                max_bytes: u64::MAX,
+                patience: Duration::MAX,
+            };
+            Ok(Attach::new(config, process, reader, now))
+        };
+        let mut attach = reading.read(Waker::noop(), open)?;
+        let mut page = Page { from: attach.next(), next: attach.next(), ..Page::default() };
+        let filled = std::future::poll_fn(|cx| {
+            reading.read(cx.waker(), |process| page.fill(&mut attach, process, now));
+            let is_something = page.next > page.from || page.gap.is_some();
+            if is_something || reading.handle().look(Process::is_over) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        });
+        until(&*self.runtime, now + wait, filled).await;
+        Ok(page)
+    }
+}
+
+/// Bytes of output that one poll gets.
+pub const PAGE: usize = 256 * 1024;
+
+impl Page {
+    fn fill(&mut self, attach: &mut Attach, process: &mut Process, now: Time) {
+        loop {
+            if self.text.len() + self.bytes.len() + FRAME_MAX > PAGE {
+                self.truncated = attach.next() < process.log().end_offset();
+                return;
+            }
+            match attach.poll_output(process, now) {
+                Output::Frame(frame) => {
+                    self.bytes.extend_from_slice(&frame.data);
+                    self.next = frame.end();
+                }
+                Output::Text { text, next, .. } => {
+                    self.text.extend(text.pieces());
+                    self.next = next;
+                }
+                // Only what was gone from the start: nothing is evicted while it is read.
+                Output::Gap(gap) => {
+                    (self.from, self.next) = (gap.to_offset, gap.to_offset);
+                    self.gap = Some(gap);
+                }
+                Output::Closed { .. } | Output::Wait(_) => return,
+            }
+        }
+    }
 }
 
 impl FollowStream {

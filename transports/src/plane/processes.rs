@@ -93,6 +93,13 @@ impl Processes {
         Self { table: Mutex::new(Table::new(config)) }
     }
 
+    /// Whether it is not listed any more.
+    pub(super) fn is_gone(&self, background: &Background) -> bool {
+        let destroyed = background.sandbox.state() == sandboxes::State::Destroyed;
+        destroyed
+            || lock(&self.table).find(&background.token, background.sandbox.id(), &background.id).is_none()
+    }
+
     /// How many there are, running or not.
     pub fn len(&self) -> usize {
         lock(&self.table).len()
@@ -200,8 +207,8 @@ impl Background {
         self.while_it_runs(|process| process.resize(size))
     }
 
-    /// Writes to its input, and ends that if asked to. What does not fit comes back, and then nothing is ended.
-    pub fn input(&self, data: Bytes, eof: bool) -> Result<Option<Bytes>, ApiError> {
+    /// Writes to its input, all or nothing, and ends that if asked to.
+    pub fn input(&self, data: Bytes, eof: bool) -> Result<(), ApiError> {
         if !self.call.stdin {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
@@ -209,13 +216,31 @@ impl Background {
                 "the process was started without an input",
             ));
         }
-        self.while_it_runs(|process| {
-            let rest = process.write_stdin(data);
-            if eof && rest.is_none() {
-                process.close_stdin();
+        let fits = self.while_it_runs(|process| {
+            let fits = data.len() <= process.stdin_room();
+            if fits {
+                process.write_stdin(data);
+                if eof {
+                    process.close_stdin();
+                }
             }
-            rest
-        })
+            fits
+        })?;
+        let full = || {
+            let message = "the process has not read what was written before; try again when it has";
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, "stdin_full", message)
+        };
+        if fits { Ok(()) } else { Err(full()) }
+    }
+
+    /// Writes as much to its input as fits, for who can wait for the rest; whatever comes after its end is dropped.
+    pub fn type_in(&self, data: Bytes) -> Option<Bytes> {
+        self.handle.command(|process| process.write_stdin(data))
+    }
+
+    /// Ends its input, after what waits.
+    pub fn end_input(&self) {
+        self.handle.command(Process::close_stdin);
     }
 
     fn while_it_runs<T>(&self, command: impl FnOnce(&mut Process) -> T) -> Result<T, ApiError> {

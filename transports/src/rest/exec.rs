@@ -1,18 +1,15 @@
 //! `POST …/exec` and `POST …/exec/stream`.
 
-use super::{Call, Scope, json};
+use super::{Call, Scope, events, json};
 use crate::{
     ApiError,
     body::Body,
     plane::exec::{Delivery, ExecCall},
-    sse::ExecBody,
+    sse::EventBody,
 };
 use bytes::Bytes;
 use hangar_core::exec::Encoding;
-use hyper::{
-    Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
-};
+use hyper::{Response, StatusCode};
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -53,13 +50,7 @@ pub(super) async fn stream(mut call: Call<'_>) -> Result<Response<Body>, ApiErro
     let request: ExecRequest = call.json(&caller).await?;
     let delivery = Delivery::Streamed { connection: Some(Arc::clone(&call.connection)) };
     let stream = call.plane.exec(&caller, &call.reference, request.check()?, delivery).await?;
-    let mut response = Response::new(Body::Exec(Box::new(ExecBody::new(stream))));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    // nginx and its like would gather the stream into large pieces.
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(events(Body::Exec(Box::new(EventBody::new(stream)))))
 }
 
 impl ExecRequest {
@@ -68,24 +59,8 @@ impl ExecRequest {
             return Err(ApiError::bad_field("command", "empty", "command: there is nothing to run"));
         }
         no_nul("command", &self.command)?;
-        for (field, value) in [("cwd", &self.cwd), ("user", &self.user)] {
-            let Some(value) = value else { continue };
-            no_nul(field, value)?;
-            if value.is_empty() {
-                return Err(ApiError::bad_field(
-                    field,
-                    "empty",
-                    format!("{field}: it is empty; leave it out"),
-                ));
-            }
-        }
-        for (name, value) in &self.env {
-            if name.is_empty() || name.contains('=') || name.contains('\0') {
-                let message = "env: a name must not be empty, or hold `=` or NUL".to_owned();
-                return Err(ApiError::bad_field("env", "bad_name", message));
-            }
-            no_nul(&format!("env.{name}"), value)?;
-        }
+        check_place(self.cwd.as_deref(), &self.env)?;
+        check_filled("user", self.user.as_deref())?;
         let timeout = self.timeout.unwrap_or(DEFAULT_TIMEOUT);
         if !(timeout > 0.0 && timeout <= MAX_TIMEOUT) {
             return Err(ApiError::bad_field(
@@ -106,7 +81,29 @@ impl ExecRequest {
     }
 }
 
-fn no_nul(field: &str, value: &str) -> Result<(), ApiError> {
+/// Where a command runs and with which variables.
+pub(super) fn check_place(cwd: Option<&str>, env: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    check_filled("cwd", cwd)?;
+    for (name, value) in env {
+        if name.is_empty() || name.contains('=') || name.contains('\0') {
+            let message = "env: a name must not be empty, or hold `=` or NUL".to_owned();
+            return Err(ApiError::bad_field("env", "bad_name", message));
+        }
+        no_nul(&format!("env.{name}"), value)?;
+    }
+    Ok(())
+}
+
+fn check_filled(field: &str, value: Option<&str>) -> Result<(), ApiError> {
+    let Some(value) = value else { return Ok(()) };
+    no_nul(field, value)?;
+    if value.is_empty() {
+        return Err(ApiError::bad_field(field, "empty", format!("{field}: it is empty; leave it out")));
+    }
+    Ok(())
+}
+
+pub(super) fn no_nul(field: &str, value: &str) -> Result<(), ApiError> {
     if value.contains('\0') {
         return Err(ApiError::bad_field(field, "nul", format!("{field}: it must not hold a NUL character")));
     }

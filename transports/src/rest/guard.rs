@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 pub struct Guard {
     hosts: BTreeSet<String>,
     origins: BTreeSet<String>,
+    public_url: Option<String>,
 }
 
 /// An origin or a public URL that cannot be one.
@@ -30,12 +31,18 @@ impl Guard {
         if let Some(url) = public_url {
             let (origin, host) = parse(url)?;
             guard.hosts.insert(host);
+            guard.public_url = Some(origin.clone());
             guard.origins.insert(origin);
         }
         for url in origins {
             guard.origins.insert(parse(url)?.0);
         }
         Ok(guard)
+    }
+
+    /// The URL that the operator named, without a slash at its end.
+    pub(super) fn public_url(&self) -> Option<&str> {
+        self.public_url.as_deref()
     }
 
     /// Gives back the origin of the page that asks, if it is a page and may.

@@ -5,9 +5,12 @@
 
 mod exec;
 mod guard;
+mod processes;
+mod query;
 mod request;
 mod routes;
 mod sandboxes;
+mod socket;
 mod tokens;
 
 use crate::{ApiError, Plane, body::Body, metrics, server::Connection};
@@ -15,9 +18,9 @@ use bytes::Bytes;
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
+    header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use routes::{Endpoint, Routes};
+use routes::{Endpoint, Found, Routes};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -36,9 +39,12 @@ pub struct Service {
 struct Call<'a> {
     plane: &'a Arc<Plane>,
     connection: Arc<Connection>,
+    guard: &'a Guard,
     request: &'a mut Request<Incoming>,
-    /// The `{ref}` or `{id}` of the path.
+    /// The `{ref}` of the path.
     reference: String,
+    /// The `{process}` of the path.
+    process: String,
 }
 
 impl Service {
@@ -91,11 +97,13 @@ impl Service {
         request: &mut Request<Incoming>,
         connection: Arc<Connection>,
     ) -> Result<Response<Body>, ApiError> {
-        let (endpoint, reference) = self.routes.find(request.uri().path(), request.method())?;
+        let Found { endpoint, reference, process } =
+            self.routes.find(request.uri().path(), request.method())?;
         if self.plane.is_shutting_down() && endpoint.begins_something() {
             return Err(ApiError::shutting_down());
         }
-        let call = Call { plane: &self.plane, connection, request, reference };
+        let (plane, guard) = (&self.plane, &self.guard);
+        let call = Call { plane, connection, guard, request, reference, process };
         match endpoint {
             Endpoint::Health => Ok(self.health()),
             Endpoint::Metrics => {
@@ -110,6 +118,21 @@ impl Service {
             Endpoint::ResumeSandbox => sandboxes::resume(call).await,
             Endpoint::Exec => exec::to_end(call).await,
             Endpoint::ExecStream => exec::stream(call).await,
+            Endpoint::ListProcesses => processes::list(&call),
+            Endpoint::StartProcess => processes::start(call).await,
+            Endpoint::ShowProcess => processes::show(call).await,
+            Endpoint::StopProcess => processes::stop(&call),
+            Endpoint::ProcessStream => processes::stream(&call),
+            Endpoint::ProcessInput => processes::input(call).await,
+            Endpoint::ListProcessesV1 => processes::list_v1(&call),
+            Endpoint::StartProcessV1 => processes::start_v1(call).await,
+            Endpoint::ShowProcessV1 => processes::show_v1(&call),
+            Endpoint::StopProcessV1 => processes::stop_v1(&call),
+            Endpoint::SignalProcess => processes::signal(call).await,
+            Endpoint::ResizeProcess => processes::resize(call).await,
+            Endpoint::RestartProcess => processes::restart(call).await,
+            Endpoint::StreamAccess => processes::stream_access(call).await,
+            Endpoint::ProcessSocket => socket::open(&call),
             Endpoint::ListTokens => tokens::list(&call),
             Endpoint::CreateToken => tokens::create(call).await,
             Endpoint::RevokeToken => tokens::revoke(&call).await,
@@ -156,6 +179,17 @@ fn json(status: StatusCode, value: &impl Serialize) -> Result<Response<Body>, Ap
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
+}
+
+/// An answer that is a stream of events.
+fn events(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    // nginx and its like would gather the stream into large pieces.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
 }
 
 fn text(content_type: &'static str, text: String) -> Response<Body> {

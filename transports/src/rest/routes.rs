@@ -17,6 +17,21 @@ pub(super) enum Endpoint {
     ResumeSandbox,
     Exec,
     ExecStream,
+    ListProcesses,
+    StartProcess,
+    ShowProcess,
+    StopProcess,
+    ProcessStream,
+    ProcessInput,
+    ListProcessesV1,
+    StartProcessV1,
+    ShowProcessV1,
+    StopProcessV1,
+    SignalProcess,
+    ResizeProcess,
+    RestartProcess,
+    StreamAccess,
+    ProcessSocket,
     ListTokens,
     CreateToken,
     RevokeToken,
@@ -27,7 +42,16 @@ impl Endpoint {
     /// stops or ends it, is answered.
     pub(super) const fn begins_something(self) -> bool {
         match self {
-            Self::CreateSandbox | Self::Exec | Self::ExecStream | Self::CreateToken => true,
+            Self::CreateSandbox
+            | Self::Exec
+            | Self::ExecStream
+            | Self::StartProcess
+            | Self::StartProcessV1
+            | Self::RestartProcess
+            | Self::ProcessStream
+            | Self::StreamAccess
+            | Self::ProcessSocket
+            | Self::CreateToken => true,
             Self::Health
             | Self::Metrics
             | Self::ListSandboxes
@@ -35,14 +59,23 @@ impl Endpoint {
             | Self::DestroySandbox
             | Self::PauseSandbox
             | Self::ResumeSandbox
+            | Self::ListProcesses
+            | Self::ShowProcess
+            | Self::StopProcess
+            | Self::ProcessInput
+            | Self::ListProcessesV1
+            | Self::ShowProcessV1
+            | Self::StopProcessV1
+            | Self::SignalProcess
+            | Self::ResizeProcess
             | Self::ListTokens
             | Self::RevokeToken => false,
         }
     }
 }
 
-/// Every path with its methods. `{ref}` is an id or a name.
-const TABLE: [(&str, &[(Method, Endpoint)]); 10] = [
+/// Every path with its methods. `{ref}` and `{process}` are an id or a name.
+const TABLE: [(&str, &[(Method, Endpoint)]); 21] = [
     ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
     ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
@@ -54,9 +87,40 @@ const TABLE: [(&str, &[(Method, Endpoint)]); 10] = [
     ("/api/sandboxes/{ref}/resume", &[(Method::POST, Endpoint::ResumeSandbox)]),
     ("/api/sandboxes/{ref}/exec", &[(Method::POST, Endpoint::Exec)]),
     ("/api/sandboxes/{ref}/exec/stream", &[(Method::POST, Endpoint::ExecStream)]),
+    (
+        "/api/sandboxes/{ref}/processes",
+        &[(Method::GET, Endpoint::ListProcesses), (Method::POST, Endpoint::StartProcess)],
+    ),
+    (
+        "/api/sandboxes/{ref}/processes/{process}",
+        &[(Method::GET, Endpoint::ShowProcess), (Method::DELETE, Endpoint::StopProcess)],
+    ),
+    ("/api/sandboxes/{ref}/processes/{process}/stream", &[(Method::GET, Endpoint::ProcessStream)]),
+    ("/api/sandboxes/{ref}/processes/{process}/input", &[(Method::POST, Endpoint::ProcessInput)]),
+    (
+        "/v1/sandboxes/{ref}/processes",
+        &[(Method::GET, Endpoint::ListProcessesV1), (Method::POST, Endpoint::StartProcessV1)],
+    ),
+    (
+        "/v1/sandboxes/{ref}/processes/{process}",
+        &[(Method::GET, Endpoint::ShowProcessV1), (Method::DELETE, Endpoint::StopProcessV1)],
+    ),
+    ("/v1/sandboxes/{ref}/processes/{process}/signal", &[(Method::POST, Endpoint::SignalProcess)]),
+    ("/v1/sandboxes/{ref}/processes/{process}/resize", &[(Method::POST, Endpoint::ResizeProcess)]),
+    ("/v1/sandboxes/{ref}/processes/{process}/restart", &[(Method::POST, Endpoint::RestartProcess)]),
+    ("/v1/sandboxes/{ref}/processes/{process}/stream-access", &[(Method::PUT, Endpoint::StreamAccess)]),
+    ("/v1/sandbox-process-stream", &[(Method::GET, Endpoint::ProcessSocket)]),
     ("/api/tokens", &[(Method::GET, Endpoint::ListTokens), (Method::POST, Endpoint::CreateToken)]),
     ("/api/tokens/{ref}", &[(Method::DELETE, Endpoint::RevokeToken)]),
 ];
+
+/// What a path and a method ask for.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) endpoint: Endpoint,
+    pub(super) reference: String,
+    pub(super) process: String,
+}
 
 /// The table as it is searched.
 #[derive(Debug)]
@@ -76,15 +140,16 @@ impl Routes {
         Self { router }
     }
 
-    /// The endpoint, and what stands for `{ref}` in the path.
-    pub(super) fn find(&self, path: &str, method: &Method) -> Result<(Endpoint, String), ApiError> {
+    /// The endpoint, and what stands for `{ref}` and `{process}` in the path.
+    pub(super) fn find(&self, path: &str, method: &Method) -> Result<Found, ApiError> {
         let found = self.router.at(path).map_err(|_| ApiError::not_found("path"))?;
         let endpoint = found.value.iter().find(|(known, _)| known == method).map(|(_, endpoint)| *endpoint);
         let endpoint = endpoint.ok_or_else(|| {
             let allowed: Vec<Method> = found.value.iter().map(|(method, _)| method.clone()).collect();
             ApiError::method_not_allowed(&allowed)
         })?;
-        Ok((endpoint, found.params.get("ref").unwrap_or_default().to_owned()))
+        let named = |name| found.params.get(name).unwrap_or_default().to_owned();
+        Ok(Found { endpoint, reference: named("ref"), process: named("process") })
     }
 }
 
@@ -97,9 +162,11 @@ mod tests {
         let routes = Routes::new();
         for (path, methods) in TABLE {
             for (method, endpoint) in methods {
-                let found = routes.find(&path.replace("{ref}", "a-name"), method).unwrap();
-                assert_eq!(found.0, *endpoint, "{method} {path}");
-                assert_eq!(found.1, if path.contains("{ref}") { "a-name" } else { "" });
+                let found = path.replace("{ref}", "a-name").replace("{process}", "another");
+                let found = routes.find(&found, method).unwrap();
+                assert_eq!(found.endpoint, *endpoint, "{method} {path}");
+                assert_eq!(found.reference, if path.contains("{ref}") { "a-name" } else { "" });
+                assert_eq!(found.process, if path.contains("{process}") { "another" } else { "" });
             }
         }
     }

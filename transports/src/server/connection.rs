@@ -2,7 +2,10 @@
 
 use super::io::Observed;
 use crate::http_io::HttpIo;
-use crate::rest::Service;
+use crate::{
+    rest::Service,
+    ws::{Session, Upgrade},
+};
 use hangar_backends::{
     Runtime,
     runtime::{Io, Timer},
@@ -11,7 +14,7 @@ use hangar_core::Time;
 use hyper::{rt, service::service_fn};
 use std::{
     future::Future,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -19,6 +22,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
+use tokio::io::AsyncWrite as _;
 
 /// A request's head has to be there within this, and an idle connection is closed after it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,6 +41,8 @@ pub struct Connection {
     /// Requests that were begun.
     answers: AtomicU64,
     waker: Mutex<Option<Waker>>,
+    /// What it becomes after the answer that is being sent.
+    upgrade: Mutex<Option<Upgrade>>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -56,7 +62,13 @@ impl Connection {
             abort: AtomicBool::new(false),
             blocked_since: AtomicU64::new(0),
             waker: Mutex::new(None),
+            upgrade: Mutex::new(None),
         })
+    }
+
+    /// It becomes a WebSocket after the answer that is being sent.
+    pub(crate) fn upgrade(&self, to: Upgrade) {
+        *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
     }
 
     pub(super) const fn id(&self) -> u64 {
@@ -116,29 +128,55 @@ pub(super) async fn serve(io: Box<dyn Io>, connection: Arc<Connection>, service:
     let answering = service_fn(move |request| {
         let (service, connection) = (Arc::clone(&service), Arc::clone(&per_request));
         connection.answers.fetch_add(1, Ordering::SeqCst);
-        async move { Ok::<_, std::convert::Infallible>(service.answer(request, connection).await) }
+        let answer =
+            async move { Ok::<_, std::convert::Infallible>(service.answer(request, connection).await) };
+        // hyper gives the socket back only where its futures can be moved.
+        Box::pin(answer)
     });
-    let http = hyper::server::conn::http1::Builder::new()
+    let mut http = hyper::server::conn::http1::Builder::new()
         .timer(clock)
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER)
         .serve_connection(observed, answering);
-    let mut http = pin!(http);
     let ended = std::future::poll_fn(|cx| {
         // Before the flags are read: whoever sets one after that wakes this task.
         *connection.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
         if connection.abort.load(Ordering::SeqCst) {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(false));
         }
         if connection.finish.swap(false, Ordering::SeqCst) {
-            http.as_mut().graceful_shutdown();
+            Pin::new(&mut http).graceful_shutdown();
         }
-        http.as_mut().poll(cx)
+        http.poll_without_shutdown(cx).map_ok(|()| true)
     })
     .await;
-    if let Err(error) = ended {
-        // A client that leaves in the middle is no fault of anybody's.
-        tracing::debug!(%error, "a connection ended early");
+    let whole = match ended {
+        Ok(whole) => whole,
+        Err(error) => {
+            // A client that leaves in the middle is no fault of anybody's.
+            tracing::debug!(%error, "a connection ended early");
+            false
+        }
+    };
+    let upgrade = connection.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if !whole {
+        return;
+    }
+    let parts = http.into_parts();
+    let mut io = parts.io.0;
+    match upgrade {
+        None => drop(std::future::poll_fn(|cx| Pin::new(&mut io).poll_shutdown(cx)).await),
+        Some(upgrade) => {
+            let mut session = Session::new(Box::new(io), parts.read_buf, upgrade);
+            std::future::poll_fn(|cx| {
+                *connection.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
+                if connection.abort.load(Ordering::SeqCst) {
+                    return Poll::Ready(());
+                }
+                session.poll(cx)
+            })
+            .await;
+        }
     }
 }
 

@@ -51,14 +51,41 @@ impl Event<'_> {
     }
 
     /// Ends the event with a piece of output: `{"data": text}`. JSON leaves no line end in it.
-    pub fn output(self, text: &Text) {
+    pub fn output(mut self, text: &Text) {
+        self.text(text);
+        self.out.put_slice(b"\"}\n\n");
+    }
+
+    /// The same with where it was printed: `{"data": text, "stream": …}`.
+    pub fn output_on(mut self, stream: &'static str, text: &Text) {
+        self.text(text);
+        self.stream(stream);
+    }
+
+    fn text(&mut self, text: &Text) {
         self.out.put_slice(b"data: {\"data\":\"");
         text.pieces().for_each(|piece| escape_into(piece, self.out));
+    }
+
+    fn stream(self, stream: &'static str) {
+        self.out.put_slice(b"\",\"stream\":\"");
+        self.out.put_slice(stream.as_bytes());
         self.out.put_slice(b"\"}\n\n");
     }
 
     /// Ends the event with a piece of output, byte for byte: `{"base64": …}`.
-    pub fn output_base64(self, text: &Text) {
+    pub fn output_base64(mut self, text: &Text) {
+        self.base64(text);
+        self.out.put_slice(b"\"}\n\n");
+    }
+
+    /// The same with where it was printed: `{"base64": …, "stream": …}`.
+    pub fn output_base64_on(mut self, stream: &'static str, text: &Text) {
+        self.base64(text);
+        self.stream(stream);
+    }
+
+    fn base64(&mut self, text: &Text) {
         let [head, body] = text.bytes();
         let joined;
         let bytes = if head.is_empty() {
@@ -73,7 +100,6 @@ impl Event<'_> {
         // The space is exactly what standard base64 needs, so this cannot fail; nothing is left if it did.
         let written = BASE64_STANDARD.encode_slice(bytes, &mut self.out[start..]).unwrap_or(0);
         self.out.truncate(start + written);
-        self.out.put_slice(b"\"}\n\n");
     }
 }
 

@@ -1,0 +1,111 @@
+//! What stands behind the `?` of a request.
+
+use super::Call;
+use crate::ApiError;
+use std::time::Duration;
+
+/// The parameters of a query, all of them known. Their values are numbers and words of ours: nothing in them has to be
+/// decoded.
+pub(super) struct Query<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Query<'a> {
+    /// The parameters, each of which has to be one of `known`, and there once.
+    pub(super) fn of(query: Option<&'a str>, known: &[&str]) -> Result<Self, ApiError> {
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !known.contains(&name) {
+                let message = format!("{name}: there is no such parameter; there is {}", known.join(", "));
+                return Err(ApiError::bad_field(name, "unknown_field", message));
+            }
+            if pairs.iter().any(|(other, _)| *other == name) {
+                return Err(ApiError::bad_field(
+                    name,
+                    "duplicate_field",
+                    format!("{name}: it is there twice"),
+                ));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Self { pairs })
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// A cursor: a whole number below 2^64, in digits.
+    pub(super) fn cursor(&self, name: &'static str) -> Result<Option<u64>, ApiError> {
+        self.get(name).map(|value| cursor(name, value)).transpose()
+    }
+
+    /// Seconds, from 0 to `max`.
+    pub(super) fn seconds(&self, name: &'static str, max: f64) -> Result<Duration, ApiError> {
+        let Some(value) = self.get(name) else { return Ok(Duration::ZERO) };
+        match value.parse::<f64>() {
+            Ok(seconds) if (0.0..=max).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+            Ok(_) | Err(_) => Err(ApiError::bad_field(
+                name,
+                "out_of_range",
+                format!("{name}: it must be a number of seconds from 0 to {max}"),
+            )),
+        }
+    }
+}
+
+fn cursor(name: &str, value: &str) -> Result<u64, ApiError> {
+    let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    value.parse().ok().filter(|_| digits).ok_or_else(|| {
+        let message = format!("{name}: a cursor is a whole number from 0 to 2^64-1, as it was given out");
+        ApiError::bad_field(name, "bad_cursor", message)
+    })
+}
+
+impl Call<'_> {
+    /// The cursor of a stream of events: a browser that comes back sends it as `Last-Event-ID`, which counts more than
+    /// what the URL was made with.
+    pub(super) fn event_cursor(&self, query: &Query<'_>) -> Result<Option<u64>, ApiError> {
+        let mut ids = self.request.headers().get_all("last-event-id").iter();
+        match (ids.next(), ids.next()) {
+            (None, _) => query.cursor("since"),
+            (Some(id), None) => cursor("Last-Event-ID", id.to_str().unwrap_or_default()).map(Some),
+            (Some(_), Some(_)) => cursor("Last-Event-ID", "").map(Some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_digits_below_2_to_the_64() {
+        for (value, expected) in
+            [("0", Some(0)), ("18446744073709551615", Some(u64::MAX)), ("007", Some(7)), ("1", Some(1))]
+        {
+            assert_eq!(cursor("since", value).ok(), expected, "{value}");
+        }
+        for bad in ["", "-1", "+1", "1.5", "abc", "18446744073709551616", "0x1", " 1", "1%00", "\u{661}"] {
+            let error = cursor("since", bad).unwrap_err();
+            assert_eq!((error.code(), error.field()), ("bad_cursor", Some("since")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_known_and_there_once() {
+        let query = Query::of(Some("since=4&wait_seconds=1.5&"), &["since", "wait_seconds"]).ok().unwrap();
+        assert_eq!((query.get("since"), query.get("tail")), (Some("4"), None));
+        assert_eq!(query.seconds("wait_seconds", 600.0), Ok(Duration::from_millis(1500)));
+        for (query, code) in [("x=1", "unknown_field"), ("since=1&since=2", "duplicate_field")] {
+            let error = Query::of(Some(query), &["since"]).err().unwrap();
+            assert_eq!(error.code(), code);
+        }
+        for bad in ["-1", "601", "nan", "", "1s"] {
+            let text = format!("wait_seconds={bad}");
+            let query = Query::of(Some(&text), &["wait_seconds"]).ok().unwrap();
+            assert_eq!(query.seconds("wait_seconds", 600.0).unwrap_err().code(), "out_of_range", "{bad}");
+        }
+    }
+}
