@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the SSE clients of other languages that tests/tests/peers_sse.rs runs, under target/peers.
+# Installs the clients of other languages that tests/tests/peers_*.rs run, under target/peers.
 # HANGAR_PEERS=1 makes those tests fail, instead of skipping, where one of them is missing.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -4,6 +4,7 @@
 //! * [`server`]: a server in this process.
 //! * [`client`], [`stream`]: a client of blocking sockets that shares no code with the server's side but the strict
 //!   SSE decoder.
+//! * [`socket`]: a client of the process protocol, over a library of others.
 //! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
 //! * [`binary`]: the `hangar` command, built and started.
 //! * [`peers`]: programs of others.
@@ -22,12 +23,14 @@ pub mod client;
 pub mod machine;
 pub mod peers;
 pub mod server;
+pub mod socket;
 pub mod stream;
 
 pub use binary::{Hangar, Serving, hangar};
 pub use client::{Call, Client, Reply, line};
 pub use machine::{Folder, Gate, Mark, is_root, skip, wait_until};
 pub use server::{Options, Server};
+pub use socket::{Said, Socket, Whole};
 pub use stream::{Collected, Event, Stream};
 
 use std::{fmt, sync::mpsc, thread, time::Duration};
