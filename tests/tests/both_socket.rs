@@ -81,10 +81,10 @@ fn ready_then_replay_then_live_then_the_end(on: On) {
         (&false.into(), None, None)
     );
     let frame = |seq, channel, data: &str| Said::Frame { seq, channel, data: data.into() };
-    assert_eq!(socket.next(), frame(1, Channel::Stdout, "out\n"));
-    assert_eq!(socket.next(), frame(2, Channel::Stderr, "err\n"));
+    assert_eq!(socket.hear(), frame(1, Channel::Stdout, "out\n"));
+    assert_eq!(socket.hear(), frame(2, Channel::Stderr, "err\n"));
     gate.open();
-    assert_eq!(socket.next(), frame(3, Channel::Stdout, "late\n"));
+    assert_eq!(socket.hear(), frame(3, Channel::Stdout, "late\n"));
     let rest = socket.to_end();
     assert_eq!(rest.end_json(), json!({ "type": "end", "reason": "process_exited", "exit_code": 3 }));
     assert_eq!(rest.closed, closed(1000, "process_exited"));
@@ -153,7 +153,7 @@ fn nothing_is_lost_or_doubled_over_twenty_cuts(on: On) {
         let mut socket = client.open(&process, "attach", &format!("&seq={last}"));
         socket.ready();
         for _ in 0..=cut % 2 {
-            match socket.next() {
+            match socket.hear() {
                 Said::Frame { seq, data, .. } => {
                     assert_eq!(seq, last + 1);
                     last = seq;
@@ -318,7 +318,7 @@ fn what_is_no_message_ends_the_stream_and_says_why(on: On) {
         let shown = format!("{:.60}", message.to_string());
         // A long one may be refused before all of it was sent.
         socket.send(message).ok();
-        match socket.next() {
+        match socket.hear() {
             Said::Closed(closed, reason) => {
                 assert!(
                     closed == code && reason.contains(why) && reason.len() <= 123,
@@ -455,7 +455,7 @@ fn a_reader_that_stalls_is_given_up_and_nobody_notices(on: On) {
     let mut last = 0;
     wait_until("it is given up", || {
         for _ in 0..100 {
-            if let Said::Frame { seq, .. } = other.next() {
+            if let Said::Frame { seq, .. } = other.hear() {
                 assert!(seq > last);
                 last = seq;
             }
@@ -467,7 +467,7 @@ fn a_reader_that_stalls_is_given_up_and_nobody_notices(on: On) {
     // It comes back where it was, and is told what it missed.
     let mut again = client.open(&process, "logs", &format!("&seq={}", whole.last));
     again.ready();
-    assert!(matches!(again.next(), Said::Control(ServerControl::Gap(_))));
+    assert!(matches!(again.hear(), Said::Control(ServerControl::Gap(_))));
     client.of("DELETE", &process, "", &json!({}));
 }
 
@@ -484,7 +484,7 @@ fn a_slow_reader_is_told_what_it_missed(on: On) {
     gate.open();
     let (mut next, mut gaps) = (2, 0);
     for _ in 0..40 {
-        match socket.next() {
+        match socket.hear() {
             Said::Frame { seq, .. } => {
                 assert_eq!(seq, next);
                 next = seq + 1;

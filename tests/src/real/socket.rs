@@ -129,7 +129,7 @@ impl Socket {
     }
 
     /// What it says next; pings are answered on the way.
-    pub fn next(&mut self) -> Said {
+    pub fn hear(&mut self) -> Said {
         loop {
             match self.socket.read() {
                 Ok(Message::Text(text)) => return Said::Control(serde_json::from_str(&text).unwrap()),
@@ -155,11 +155,13 @@ impl Socket {
 
     /// The first message.
     pub fn ready(&mut self) -> Value {
-        match self.next() {
+        match self.hear() {
             Said::Control(ready @ ServerControl::Ready { .. }) => {
                 serde_json::from_str(&ready.encode()).unwrap()
             }
-            other => panic!("not ready: {other:?}"),
+            other @ (Said::Control(_) | Said::Frame { .. } | Said::Closed(..)) => {
+                panic!("not ready: {other:?}")
+            }
         }
     }
 
@@ -167,10 +169,12 @@ impl Socket {
     pub fn read_until(&mut self, text: &str) -> String {
         let mut output = String::new();
         while !output.contains(text) {
-            match self.next() {
+            match self.hear() {
                 Said::Frame { data, .. } => output += &String::from_utf8_lossy(&data),
                 Said::Control(ServerControl::Ready { .. }) => {}
-                other => panic!("{other:?} came before {text:?}; there is {output:?}"),
+                other @ (Said::Control(_) | Said::Closed(..)) => {
+                    panic!("{other:?} came before {text:?}; there is {output:?}")
+                }
             }
         }
         output
@@ -180,7 +184,7 @@ impl Socket {
     pub fn to_end(&mut self) -> Whole {
         let mut whole = Whole::default();
         loop {
-            match self.next() {
+            match self.hear() {
                 Said::Frame { seq, data, .. } => {
                     assert!(seq > whole.last, "frame {seq} after {}", whole.last);
                     whole.last = seq;
