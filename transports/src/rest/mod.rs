@@ -27,6 +27,9 @@ use std::sync::Arc;
 use crate::plane::tokens::{Caller, Scope};
 pub use guard::{BadOrigin, Guard};
 
+/// The paths, their requests and their answers, as OpenAPI 3.1. A test holds it against the routes.
+const OPENAPI: &str = include_str!("openapi.json");
+
 /// Answers requests for one plane.
 #[derive(Debug)]
 pub struct Service {
@@ -110,6 +113,7 @@ impl Service {
                 call.caller(&[Scope::Metrics, Scope::Admin])?;
                 Ok(text(metrics::CONTENT_TYPE, self.plane.metrics().text()))
             }
+            Endpoint::OpenApi => Ok(text("application/json", OPENAPI.to_owned())),
             Endpoint::ListSandboxes => sandboxes::list(&call),
             Endpoint::CreateSandbox => sandboxes::create(call).await,
             Endpoint::ShowSandbox => sandboxes::show(&call),

@@ -9,6 +9,7 @@ use matchit::Router;
 pub(super) enum Endpoint {
     Health,
     Metrics,
+    OpenApi,
     ListSandboxes,
     CreateSandbox,
     ShowSandbox,
@@ -54,6 +55,7 @@ impl Endpoint {
             | Self::CreateToken => true,
             Self::Health
             | Self::Metrics
+            | Self::OpenApi
             | Self::ListSandboxes
             | Self::ShowSandbox
             | Self::DestroySandbox
@@ -75,9 +77,10 @@ impl Endpoint {
 }
 
 /// Every path with its methods. `{ref}` and `{process}` are an id or a name.
-const TABLE: [(&str, &[(Method, Endpoint)]); 21] = [
+const TABLE: [(&str, &[(Method, Endpoint)]); 22] = [
     ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
+    ("/api/openapi.json", &[(Method::GET, Endpoint::OpenApi)]),
     ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
     (
         "/api/sandboxes/{ref}",
@@ -156,6 +159,7 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_path_of_the_table_is_found() {
@@ -169,6 +173,21 @@ mod tests {
                 assert_eq!(found.process, if path.contains("{process}") { "another" } else { "" });
             }
         }
+    }
+
+    #[test]
+    fn the_description_has_every_path_and_method_and_no_other() {
+        let described: serde_json::Value = serde_json::from_str(super::super::OPENAPI).unwrap();
+        let described = described["paths"].as_object().unwrap().iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys().filter(|key| *key != "parameters");
+            methods.map(move |method| (path.clone(), method.to_uppercase()))
+        });
+        let routes = TABLE.iter().flat_map(|(path, methods)| {
+            let named = if path.starts_with("/api/tokens") { "{token}" } else { "{sandbox}" };
+            methods.iter().map(move |(method, _)| (path.replace("{ref}", named), method.to_string()))
+        });
+        let (described, routes): (BTreeSet<_>, BTreeSet<_>) = (described.collect(), routes.collect());
+        assert_eq!(described, routes);
     }
 
     #[test]
