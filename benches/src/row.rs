@@ -25,6 +25,8 @@ pub enum Row {
     Stream(Runtime),
     /// `exec/stream` of a server without pacing and without a cap.
     Raised(Runtime),
+    /// A background process of a server as it comes, attached to by a WebSocket.
+    Attached(Runtime),
     /// `exec`, the output at the end.
     Unstreamed(Runtime),
 }
@@ -39,6 +41,8 @@ impl Row {
             Self::Stream(Runtime::Smol) => "smol",
             Self::Raised(Runtime::Tokio) => "tokio-raised",
             Self::Raised(Runtime::Smol) => "smol-raised",
+            Self::Attached(Runtime::Tokio) => "tokio-attached",
+            Self::Attached(Runtime::Smol) => "smol-attached",
             Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
             Self::Unstreamed(Runtime::Smol) => "smol-unstreamed",
         }
@@ -53,6 +57,8 @@ impl Row {
             Self::Stream(Runtime::Smol) => "exec/stream SSE, smol",
             Self::Raised(Runtime::Tokio) => "exec/stream SSE, tokio, raised pacing",
             Self::Raised(Runtime::Smol) => "exec/stream SSE, smol, raised pacing",
+            Self::Attached(Runtime::Tokio) => "start, attach WebSocket, tokio",
+            Self::Attached(Runtime::Smol) => "start, attach WebSocket, smol",
             Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
             Self::Unstreamed(Runtime::Smol) => "exec, unstreamed, smol",
         }
@@ -62,7 +68,9 @@ impl Row {
     pub const fn server(self) -> Option<(Runtime, Setup)> {
         match self {
             Self::Pipe | Self::Relay => None,
-            Self::Stream(runtime) | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
+            Self::Stream(runtime) | Self::Attached(runtime) | Self::Unstreamed(runtime) => {
+                Some((runtime, Setup::Default))
+            }
             Self::Raised(runtime) => Some((runtime, Setup::Raised)),
         }
     }
@@ -122,6 +130,7 @@ impl Stand {
             Row::Pipe => Source::pipe(command, self.home.path(), timeout_s),
             Row::Relay => Source::relay(self.relay.as_ref().ok_or("no relay")?, command, timeout_s),
             Row::Stream(_) | Row::Raised(_) => Source::stream(server()?, command, timeout_s),
+            Row::Attached(_) => Source::attached(server()?, command, timeout_s),
             Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
         }
     }

@@ -164,6 +164,38 @@ impl Server {
         )
     }
 
+    /// The request that starts `command` as a background process.
+    pub fn start_request(&self, command: &str) -> String {
+        let environment = serde_json::json!({ "HOME": self.home.to_string_lossy() });
+        let body = serde_json::json!({ "command": command, "env": environment }).to_string();
+        self.json_request("POST", "/v1/sandboxes/local/processes", &body)
+    }
+
+    /// The request for a URL of the process's WebSocket.
+    pub fn access_request(&self, process: &str) -> String {
+        let path = format!("/v1/sandboxes/local/processes/{process}/stream-access");
+        self.json_request("PUT", &path, "{\"mode\":\"attach\"}")
+    }
+
+    /// The request that becomes the WebSocket.
+    pub fn socket_request(&self, token: &str) -> String {
+        format!(
+            "GET /v1/sandbox-process-stream?token={token}&tail=all HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\n\
+             Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+            self.service.address()
+        )
+    }
+
+    fn json_request(&self, method: &str, path: &str, body: &str) -> String {
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.service.address(),
+            self.token,
+            body.len()
+        )
+    }
+
     /// Ends it.
     pub fn stop(self) -> Result<()> {
         self.service.stop()

@@ -14,7 +14,7 @@ use crate::{
     clock::wall_ns,
     relay::Relay,
     server::Server,
-    wire::{Sink, response::Response, sse::ExecResult},
+    wire::{Sink, response::Response, socket::Socket, sse::ExecResult},
 };
 
 /// How much is received at once.
@@ -53,6 +53,7 @@ enum Decoder {
     /// Nothing but output, until EOF.
     Plain,
     Http(Box<Response>),
+    Socket(Box<Socket>),
 }
 
 /// What one receive brought.
@@ -94,6 +95,21 @@ impl Source {
         let request = server.request(command, timeout_s, true);
         let decoder = Decoder::Http(Box::new(Response::events()));
         Self::socket(server.service().address(), &request, decoder, timeout_s)
+    }
+
+    /// Starts `command` as a background process, and attaches to it by a WebSocket. The time counts from the start.
+    pub fn attached(server: &Server, command: &str, timeout_s: u64) -> Result<Self> {
+        let address = server.service().address();
+        let mut http = TcpStream::connect(address)?;
+        http.set_nodelay(true)?;
+        let issued_ns = wall_ns();
+        let started = ask(&mut http, &server.start_request(command))?;
+        let id = started["id"].as_str().ok_or_else(|| format!("not started: {started}"))?;
+        let access = ask(&mut http, &server.access_request(id))?;
+        let token = access["token"].as_str().ok_or_else(|| format!("no access: {access}"))?;
+        let request = server.socket_request(token);
+        let source = Self::socket(address, &request, Decoder::Socket(Box::default()), timeout_s)?;
+        Ok(Self { issued_ns, ..source })
     }
 
     /// Runs `command` by `exec`.
@@ -147,6 +163,11 @@ impl Source {
                 response.feed(at_ns, &self.buffer[..read], sink)?;
                 Ok(Received { at_ns, ended: response.ended() })
             }
+            Decoder::Socket(_) if read == 0 => Err("the socket was cut".into()),
+            Decoder::Socket(socket) => {
+                socket.feed(at_ns, &self.buffer[..read], sink)?;
+                Ok(Received { at_ns, ended: socket.ended() })
+            }
         }
     }
 
@@ -174,8 +195,30 @@ impl Source {
 
     fn result(&self) -> Option<&ExecResult> {
         match &self.decoder {
-            Decoder::Plain => None,
+            Decoder::Plain | Decoder::Socket(_) => None,
             Decoder::Http(response) => response.result(),
+        }
+    }
+}
+
+/// One small request on a connection that is kept, and its answer in JSON.
+fn ask(http: &mut TcpStream, request: &str) -> Result<serde_json::Value> {
+    http.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    loop {
+        let mut bytes = [0; 4096];
+        let read = http.read(&mut bytes)?;
+        answer.extend_from_slice(&bytes[..read]);
+        let text = std::str::from_utf8(&answer)?;
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| body.len() >= length)
+            {
+                return Ok(serde_json::from_str(body)?);
+            }
+        }
+        if read == 0 {
+            return Err("the server hung up".into());
         }
     }
 }

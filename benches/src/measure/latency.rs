@@ -13,13 +13,15 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 7] = [
+pub const ROWS: [Row; 9] = [
     Row::Pipe,
     Row::Relay,
     Row::Stream(Runtime::Tokio),
     Row::Raised(Runtime::Tokio),
     Row::Stream(Runtime::Smol),
     Row::Raised(Runtime::Smol),
+    Row::Attached(Runtime::Tokio),
+    Row::Attached(Runtime::Smol),
     Row::Unstreamed(Runtime::Tokio),
 ];
 

@@ -4,6 +4,7 @@
 pub mod chunked;
 pub mod json_text;
 pub mod response;
+pub mod socket;
 pub mod sse;
 pub mod tally;
 
