@@ -28,8 +28,10 @@ pub struct SmolRuntime {
 
 impl SmolRuntime {
     /// On `executor`, which the caller keeps and runs: by `async_io::block_on(executor.run(..))`. Its clock starts
-    /// now.
+    /// now, and a thread for work that blocks.
     pub fn new(executor: &Arc<Executor<'static>>) -> Self {
+        // It stays, and is there when the system has no thread for the first work that counts.
+        blocking::unblock(|| ()).detach();
         Self { executor: Arc::downgrade(executor), start: Instant::now() }
     }
 

@@ -20,6 +20,7 @@
 
 mod fd;
 mod net;
+mod pool;
 pub mod runtime;
 pub mod signals;
 

@@ -1,16 +1,17 @@
 //! The verbs of a runtime, by tokio's.
 
-use crate::{fd, net};
-use hangar_backends::runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer};
+use crate::{fd, net, pool::Pool};
+use hangar_backends::runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer, blocking};
 use hangar_core::Time;
 use std::{
     fmt,
     future::Future,
     io,
-    net::SocketAddr,
+    net::{SocketAddr, ToSocketAddrs as _},
     os::fd::OwnedFd,
     panic,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -22,6 +23,20 @@ use tokio::{runtime::Handle, time::Sleep};
 pub struct Threads {
     tokio: tokio::runtime::Runtime,
     runtime: TokioRuntime,
+    waits: Waits,
+}
+
+/// Dropped, it waits for work that blocks.
+#[derive(Debug)]
+struct Waits {
+    pool: Arc<Pool>,
+    limit: Duration,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.pool.close(self.limit);
+    }
 }
 
 impl Threads {
@@ -32,8 +47,11 @@ impl Threads {
     /// What the system says when it has no threads or descriptors left.
     pub fn new() -> io::Result<Self> {
         let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("hangar").build()?;
-        let runtime = TokioRuntime::new(tokio.handle().clone());
-        Ok(Self { tokio, runtime })
+        let (pool, started) = Pool::new();
+        started?;
+        let runtime = TokioRuntime::on(tokio.handle().clone(), pool);
+        let waits = Waits { pool: Arc::clone(&runtime.pool), limit: Duration::MAX };
+        Ok(Self { tokio, runtime, waits })
     }
 
     /// The verbs, for whoever needs them. It does not keep the threads alive.
@@ -61,7 +79,8 @@ impl Threads {
     }
 
     /// Ends the tasks where they wait, and waits for work that blocks no longer than `limit`.
-    pub fn shutdown(self, limit: Duration) {
+    pub fn shutdown(mut self, limit: Duration) {
+        self.waits.limit = limit;
         self.tokio.shutdown_timeout(limit);
     }
 }
@@ -73,13 +92,21 @@ impl Threads {
 #[derive(Clone)]
 pub struct TokioRuntime {
     handle: Handle,
+    pool: Arc<Pool>,
     start: Instant,
 }
 
 impl TokioRuntime {
-    /// On the tokio behind `handle`, which needs its IO and its time enabled. Its clock starts now.
+    /// On the tokio behind `handle`, which needs its IO and its time enabled. Its clock starts now, and a thread for
+    /// work that blocks.
     pub fn new(handle: Handle) -> Self {
-        Self { handle, start: Instant::now() }
+        // Without a thread that work is done where it is given, until there is one.
+        let (pool, _) = Pool::new();
+        Self::on(handle, pool)
+    }
+
+    fn on(handle: Handle, pool: Pool) -> Self {
+        Self { handle, pool: Arc::new(pool), start: Instant::now() }
     }
 
     /// On the tokio that runs this.
@@ -126,7 +153,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        drop(self.handle.spawn_blocking(work));
+        self.pool.run(work);
     }
 
     fn timer(&self, at: Time) -> Pin<Box<dyn Timer>> {
@@ -136,7 +163,10 @@ impl Runtime for TokioRuntime {
     }
 
     fn resolve(&self, host: String, port: u16) -> BoxFuture<'_, io::Result<Vec<SocketAddr>>> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+        Box::pin(async move {
+            let found = blocking(self, move || Ok((host, port).to_socket_addrs()?.collect())).await;
+            found.unwrap_or_else(|| Err(io::Error::other("the runtime has ended")))
+        })
     }
 
     fn listen(&self, address: Address) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {

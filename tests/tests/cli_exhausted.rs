@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
 use hangar_tests::real::{Mark, Serving, Stream, cli, is_root, line, machine::children, skip, wait_until};
-use std::{net::TcpStream, thread, time::Duration};
+use std::{net::TcpStream, process::Command, thread, time::Duration};
 
 /// Starts commands until one is refused. What was started, and the refusal.
 fn start_until_refused(serving: &Serving, mark: &Mark) -> (Vec<Stream>, (u16, String), String) {
@@ -77,5 +77,41 @@ fn out_of_processes() {
         assert_eq!(refusal, (503, "exhausted".to_owned()));
         assert!(head.contains("retry-after: 1"), "{head}");
         lives_on(&serving, &mark, started);
+    });
+}
+
+/// Takes every process there is, and each that is given back.
+const FORKS: &str = r#"exec python3 -c '
+import os, time
+while True:
+    try:
+        if os.fork() == 0: os.execvp("sleep", ["sleep", "777"])
+    except OSError: time.sleep(0.01)
+'"#;
+
+#[test]
+fn what_took_all_processes_is_ended() {
+    cli("what_took_all_processes_is_ended", || {
+        if !is_root() {
+            return skip("what_took_all_processes_is_ended", "only root starts a server as another user");
+        }
+        if Command::new("python3").arg("--version").output().is_err() {
+            return skip("what_took_all_processes_is_ended", "there is no python3");
+        }
+        // Nobody else runs as this user, whose processes and threads are counted.
+        let user = "--reuid 54321 --regid 54321 --clear-groups --bounding-set=-all";
+        let shell = format!("ulimit -u 60; umask 0; mkdir \"$5\"; exec setpriv {user} \"$0\" \"$@\"");
+        let serving = Serving::after(&shell, |_| {});
+        let mark = Mark::new();
+        let forks = line(FORKS).mark(&mark);
+        let stream = serving.client().stream(&forks);
+        // Threads that had nothing to do have ended by then.
+        thread::sleep(Duration::from_secs(11));
+        wait_until("it has no processes left", || {
+            let refused = serving.client().try_stream("local", &line("true")).err();
+            refused.is_some_and(|refused| refused.refusal() == (503, "exhausted".to_owned()))
+        });
+        lives_on(&serving, &mark, vec![stream]);
+        assert!(!serving.log().contains("panicked"), "{}", serving.log());
     });
 }
