@@ -92,15 +92,29 @@ impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Io for T {}
 
 /// A listening socket.
 pub trait Listener: Send {
-    /// The next connection: with `TCP_NODELAY`, and a `TCP_USER_TIMEOUT` of [`DEAD_PEER`], where it is TCP.
+    /// The next connection: with `TCP_NODELAY`, and looked after by [`KEEP_ALIVE`], where it is TCP.
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Box<dyn Io>>>;
 
     /// Where it listens; the port that the system chose, where 0 was asked for.
     fn address(&self) -> &Address;
 }
 
-/// A peer that has acknowledged nothing for this long is dead.
-pub const DEAD_PEER: Duration = Duration::from_secs(120);
+/// How the system finds out that the peer of an idle socket is gone without a word.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KeepAlive {
+    /// Without a packet for this long, the peer is asked.
+    pub idle: Duration,
+    /// Between two questions.
+    pub interval: Duration,
+    /// After so many without an answer it is dead.
+    pub probes: u32,
+}
+
+/// Two minutes. A peer that is there and does not read answers, for as long as it likes: `TCP_USER_TIMEOUT` would end
+/// that, too. While sent bytes are not acknowledged the system asks nobody; it gives up sending them after `tcp_retries2`,
+/// some 15 minutes.
+pub const KEEP_ALIVE: KeepAlive =
+    KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), probes: 4 };
 
 /// What a descriptor is waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,13 +3,14 @@
 use crate::{SmolRuntime, fd::poll_attempts, stream::Stream};
 use async_io::Async;
 use hangar_backends::{
-    runtime::{Address, DEAD_PEER, Interest, Io, Listener},
+    runtime::{Address, Interest, Io, KEEP_ALIVE, KeepAlive, Listener},
     socket_file::SocketFile,
 };
-use rustix::net::sockopt::set_tcp_user_timeout;
+use rustix::net::sockopt;
 use std::{
     io,
     net::{TcpListener, TcpStream},
+    os::fd::AsFd,
     os::unix::net::{UnixListener, UnixStream},
     task::{Context, Poll, ready},
 };
@@ -49,9 +50,17 @@ impl Tcp {
         let accept = || self.socket.get_ref().accept();
         let (stream, _peer) = ready!(poll_attempts(&self.socket, cx, Interest::Readable, accept))?;
         stream.set_nodelay(true)?;
-        set_tcp_user_timeout(&stream, u32::try_from(DEAD_PEER.as_millis()).unwrap_or(u32::MAX))?;
+        keep_alive(&stream)?;
         Poll::Ready(Async::new(stream))
     }
+}
+
+fn keep_alive(stream: impl AsFd) -> io::Result<()> {
+    let KeepAlive { idle, interval, probes } = KEEP_ALIVE;
+    sockopt::set_tcp_keepidle(&stream, idle)?;
+    sockopt::set_tcp_keepintvl(&stream, interval)?;
+    sockopt::set_tcp_keepcnt(&stream, probes)?;
+    Ok(sockopt::set_socket_keepalive(&stream, true)?)
 }
 
 impl Listener for Tcp {
@@ -85,7 +94,6 @@ impl Listener for Unix {
 mod tests {
     use super::*;
     use crate::Threads;
-    use rustix::net::sockopt::tcp_user_timeout;
     use std::future::poll_fn;
 
     #[test]
@@ -97,7 +105,12 @@ mod tests {
             let _client = TcpStream::connect(address).unwrap();
             let accepted = poll_fn(|cx| listener.poll_accept_tcp(cx)).await.unwrap();
             assert!(accepted.get_ref().nodelay().unwrap());
-            assert_eq!(tcp_user_timeout(accepted.get_ref()).unwrap(), 120_000);
+            let socket = accepted.get_ref();
+            assert!(sockopt::socket_keepalive(socket).unwrap());
+            let asked = sockopt::tcp_keepidle(socket).unwrap();
+            let answered = sockopt::tcp_keepintvl(socket).unwrap() * sockopt::tcp_keepcnt(socket).unwrap();
+            assert_eq!((asked + answered).as_secs(), 120);
+            assert_eq!(sockopt::tcp_user_timeout(socket).unwrap(), 0, "who does not read is not dead");
         });
     }
 }

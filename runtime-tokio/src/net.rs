@@ -2,12 +2,13 @@
 
 use crate::TokioRuntime;
 use hangar_backends::{
-    runtime::{Address, DEAD_PEER, Io, Listener},
+    runtime::{Address, Io, KEEP_ALIVE, KeepAlive, Listener},
     socket_file::SocketFile,
 };
-use rustix::net::sockopt::set_tcp_user_timeout;
+use rustix::net::sockopt;
 use std::{
     io,
+    os::fd::AsFd,
     task::{Context, Poll, ready},
 };
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -46,9 +47,17 @@ impl Tcp {
     fn poll_accept_tcp(&self, cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
         let (stream, _peer) = ready!(self.socket.poll_accept(cx))?;
         stream.set_nodelay(true)?;
-        set_tcp_user_timeout(&stream, u32::try_from(DEAD_PEER.as_millis()).unwrap_or(u32::MAX))?;
+        keep_alive(&stream)?;
         Poll::Ready(Ok(stream))
     }
+}
+
+fn keep_alive(stream: impl AsFd) -> io::Result<()> {
+    let KeepAlive { idle, interval, probes } = KEEP_ALIVE;
+    sockopt::set_tcp_keepidle(&stream, idle)?;
+    sockopt::set_tcp_keepintvl(&stream, interval)?;
+    sockopt::set_tcp_keepcnt(&stream, probes)?;
+    Ok(sockopt::set_socket_keepalive(&stream, true)?)
 }
 
 impl Listener for Tcp {
@@ -80,7 +89,6 @@ impl Listener for Unix {
 mod tests {
     use super::*;
     use crate::Threads;
-    use rustix::net::sockopt::tcp_user_timeout;
     use std::future::poll_fn;
 
     #[test]
@@ -92,7 +100,12 @@ mod tests {
             let _client = TcpStream::connect(address).await.unwrap();
             let accepted = poll_fn(|cx| listener.poll_accept_tcp(cx)).await.unwrap();
             assert!(accepted.nodelay().unwrap());
-            assert_eq!(tcp_user_timeout(&accepted).unwrap(), 120_000);
+            let socket = &accepted;
+            assert!(sockopt::socket_keepalive(socket).unwrap());
+            let asked = sockopt::tcp_keepidle(socket).unwrap();
+            let answered = sockopt::tcp_keepintvl(socket).unwrap() * sockopt::tcp_keepcnt(socket).unwrap();
+            assert_eq!((asked + answered).as_secs(), 120);
+            assert_eq!(sockopt::tcp_user_timeout(socket).unwrap(), 0, "who does not read is not dead");
         });
     }
 }
