@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hangar_core::{
-    log::{Channel, CursorAhead, FRAME_MAX, Frame, Gap, GapReason, Item, Log, Reader, Retention},
+    log::{Channel, CursorAhead, FRAME_MAX, Frame, Gap, GapReason, Item, Log, PACKET_MAX, Reader, Retention},
     text::Decoder,
 };
 
@@ -87,6 +87,17 @@ fn frames_are_bounded_as_well() {
     assert_eq!((log.held_frames(), log.room(), log.append(Channel::Tty, 0, b"more")), (16, 0, 0));
     assert_eq!(text(Reader::oldest(&mut log).take(&mut log)), "a");
     assert_eq!(log.room(), 64 - 15);
+}
+
+#[test]
+fn there_is_room_for_a_packet_or_none() {
+    let mut log = Log::new(Retention::UntilRead { bytes: 2 * PACKET_MAX });
+    log.append(Channel::Stdout, 0, &[b'a'; PACKET_MAX]);
+    assert_eq!(log.room(), PACKET_MAX);
+    log.append(Channel::Stderr, 0, b"b");
+    assert_eq!((log.room(), log.append(Channel::Stderr, 0, b"c")), (0, 0));
+    assert_eq!(frame(Reader::oldest(&mut log).take(&mut log)).data.len(), PACKET_MAX);
+    assert_eq!(log.room(), 2 * PACKET_MAX - 1);
 }
 
 #[test]

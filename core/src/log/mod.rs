@@ -22,6 +22,10 @@ pub const FRAME_MAX: usize = 32 * 1024;
 /// a hundred times what they carry.
 const BYTES_PER_FRAME: usize = 8;
 
+/// A pipe in packet mode loses what a read leaves of a packet, and a packet is at most a page: a log that holds twice as
+/// much says that there is no room before there is room for one.
+pub const PACKET_MAX: usize = 4096;
+
 /// The first block of a log; each further one is twice as large, up to [`FRAME_MAX`]. A quiet command costs little.
 const FIRST_BLOCK: usize = 512;
 
@@ -212,13 +216,15 @@ impl Log {
         }
     }
 
-    /// How many bytes may come now. The source is not read while there is none.
+    /// How many bytes may come now. The source is not read while there is none. Less than [`PACKET_MAX`] in small logs
+    /// only.
     pub fn room(&self) -> usize {
         match (self.state, self.retention) {
             (State::Abandoned | State::Ended, _) | (State::Open, Retention::Ring { .. }) => usize::MAX,
             (State::Open, Retention::UntilRead { bytes }) => {
                 let frames = self.retention.max_frames().saturating_sub(self.held_frames());
-                bytes.saturating_sub(self.held).min(frames * FRAME_MAX)
+                let room = bytes.saturating_sub(self.held).min(frames * FRAME_MAX);
+                if room < PACKET_MAX && bytes >= 2 * PACKET_MAX { 0 } else { room }
             }
         }
     }

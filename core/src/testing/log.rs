@@ -3,7 +3,9 @@
 //! Each byte that is printed is a function of its offset, so what a reader gets says where it came from.
 
 use super::draw;
-use crate::log::{Channel, CursorAhead, FRAME_MAX, Frame, Gap, GapReason, Item, Log, Reader, Retention};
+use crate::log::{
+    Channel, CursorAhead, FRAME_MAX, Frame, Gap, GapReason, Item, Log, PACKET_MAX, Reader, Retention,
+};
 use arbitrary::{Arbitrary, Result, Unstructured};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -403,7 +405,9 @@ impl Model {
             _ if self.ended || self.abandoned => usize::MAX,
             Retention::Ring { .. } => usize::MAX,
             Retention::UntilRead { bytes } => {
-                (bytes - held).min((self.retention.max_frames() - frames) * FRAME_MAX)
+                let room = (bytes - held).min((self.retention.max_frames() - frames) * FRAME_MAX);
+                let holds_packets = bytes >= 2 * PACKET_MAX;
+                room * usize::from(!holds_packets || room >= PACKET_MAX)
             }
         };
         assert_eq!(log.room(), room);
