@@ -12,6 +12,7 @@
 
 use super::{
     Shared,
+    hunt::{Hunt, Look},
     members::{Identity, Member, Scan, Scanner, Snapshot, signal},
 };
 use crate::runtime::sleep_until;
@@ -48,6 +49,7 @@ pub(super) struct Killer {
     scan: Option<Scan>,
     look_at: Option<Time>,
     pause: Duration,
+    hunt: Hunt,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,7 +73,7 @@ pub(super) enum Event {
 }
 
 impl Killer {
-    pub(super) const fn new(process_id: String, leader: Identity, session: i32) -> Self {
+    pub(super) fn new(process_id: String, leader: Identity, session: i32) -> Self {
         Self {
             process_id,
             leader,
@@ -83,6 +85,7 @@ impl Killer {
             scan: None,
             look_at: None,
             pause: PAUSES.0,
+            hunt: Hunt::default(),
         }
     }
 
@@ -164,6 +167,7 @@ impl Killer {
         self.stage = stage;
         self.scan = None;
         self.pause = PAUSES.0;
+        self.hunt = Hunt::default();
         self.look_at = (stage != Stage::Idle).then_some(now);
     }
 
@@ -195,19 +199,24 @@ impl Killer {
                 self.look_again(now);
             }
             Stage::Sweeping { until } => {
-                let left = all.into_iter().filter(|member| signal(*member, None, &[Signal::KILL])).count();
-                if snapshot.is_some() && left == 0 {
+                let look = snapshot.map_or(Look::Later, |snapshot| self.hunt.look(snapshot, &all));
+                if look == Look::Over {
                     return Some(Event::Swept);
                 }
                 if now >= until {
                     tracing::warn!(
                         process.id = self.process_id,
-                        left,
+                        left = all.len(),
                         "not everything could be found and ended"
                     );
                     return Some(Event::Swept);
                 }
-                self.look_again(now);
+                if look == Look::AtOnce {
+                    self.pause = PAUSES.0;
+                    self.look_at = Some(now);
+                } else {
+                    self.look_again(now);
+                }
             }
         }
         None
@@ -257,17 +266,24 @@ impl Killer {
 pub(super) async fn sweep_sandbox(shared: &Arc<Shared>) -> usize {
     let until = shared.runtime.now() + SWEEP;
     let mut pause = PAUSES.0;
+    let mut hunt = Hunt::default();
     loop {
-        let left = shared.scanner.scan().await.map(|snapshot| {
+        let (look, left) = shared.scanner.scan().await.map_or((Look::Later, 0), |snapshot| {
             let own = |member: &Member| member.sandbox_id.as_deref() == Some(&*shared.sandbox_id);
             let found = snapshot.with_descendants(own);
-            found.iter().filter(|member| signal(member.stat.identity, None, &[Signal::KILL])).count()
+            let found: Vec<Identity> = found.into_iter().map(|member| member.stat.identity).collect();
+            (hunt.look(&snapshot, &found), found.len())
         });
-        if left == Some(0) || shared.runtime.now() >= until {
-            return left.unwrap_or(0);
+        match look {
+            Look::Over => return 0,
+            // Perhaps nobody was seen at the last look, but it was not the end.
+            Look::AtOnce | Look::Later if shared.runtime.now() >= until => return left.max(1),
+            Look::AtOnce => pause = PAUSES.0,
+            Look::Later => {
+                sleep_until(&*shared.runtime, shared.runtime.now() + pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
         }
-        sleep_until(&*shared.runtime, shared.runtime.now() + pause).await;
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 

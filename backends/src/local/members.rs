@@ -73,12 +73,26 @@ pub(super) struct Member {
     pub(super) sandbox_id: Option<Box<str>>,
 }
 
+impl Member {
+    fn of(stat: Stat) -> io::Result<Self> {
+        let environ = || fs::read(format!("/proc/{}/environ", stat.identity.pid));
+        let environment = if stat.ended { None } else { there(environ())? };
+        let value = |name| environment.as_deref().and_then(|environment| value(environment, name));
+        Ok(Self { stat, process_id: value(PROCESS_ID), sandbox_id: value(SANDBOX_ID) })
+    }
+}
+
 /// Everything on the machine that is not older than this server.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) all: Vec<Member>,
+    /// Nothing was started while it was taken: who passes itself on to a child again and again is in it, too.
+    pub(super) is_settled: bool,
     own_pid: i32,
 }
+
+/// How often `/proc` is listed for one snapshot, until a list has nobody new.
+const LISTS: u32 = 3;
 
 impl Snapshot {
     /// Reads `/proc`: some 10 µs for each process on the machine, so away from the tasks. What may not be read or
@@ -86,25 +100,32 @@ impl Snapshot {
     pub(super) fn take() -> io::Result<Self> {
         let own_pid = getpid().as_raw_pid();
         let since = Stat::of(own_pid)?.identity.start_time;
-        let mut all = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            if let Some(stat) = there(Stat::of(pid))?
-                && stat.identity.start_time >= since
-                && pid != own_pid
-            {
-                let environment =
-                    if stat.ended { None } else { there(fs::read(format!("/proc/{pid}/environ")))? };
-                let value = |name| environment.as_deref().and_then(|environment| value(environment, name));
-                all.push(Member { stat, process_id: value(PROCESS_ID), sandbox_id: value(SANDBOX_ID) });
+        let mut this = Self { all: Vec::new(), is_settled: false, own_pid };
+        let mut seen = BTreeSet::from([own_pid]);
+        for _ in 0..LISTS {
+            let before = seen.len();
+            for entry in fs::read_dir("/proc")? {
+                let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                    continue;
+                };
+                if seen.insert(pid)
+                    && let Some(stat) = there(Stat::of(pid))?
+                    && stat.identity.start_time >= since
+                {
+                    this.all.push(Member::of(stat)?);
+                }
+            }
+            this.is_settled = seen.len() == before;
+            if this.is_settled {
+                break;
             }
         }
-        Ok(Self { all, own_pid })
+        Ok(this)
     }
 
     #[cfg(test)]
     pub(super) const fn of(all: Vec<Member>) -> Self {
-        Self { all, own_pid: 99 }
+        Self { all, is_settled: true, own_pid: 99 }
     }
 
     /// All that are `roots`, with their descendants; none that has ended.

@@ -16,6 +16,7 @@
 //!   started with INT or QUIT ignored (as a script's background job is) should handle them.
 
 mod driver;
+mod hunt;
 mod kill;
 mod members;
 mod pause;
