@@ -290,3 +290,18 @@ fn secrets_are_safe(serving: &Serving, secret: &str) {
     }
     assert!(!serving.log().contains(secret) && !serving.greeting().contains(secret));
 }
+
+#[test]
+fn what_ended_while_the_server_was_stopped_ended_in_time() {
+    cli("what_ended_while_the_server_was_stopped_ended_in_time", || {
+        let serving = Serving::start(|_| {});
+        let call = line("echo begun; sleep 1; exit 3").set("timeout", 2);
+        let mut stream = serving.client().stream(&call);
+        stream.read_until("begun\n");
+        serving.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(3));
+        serving.signal(Signal::CONT);
+        let result = stream.collect().result;
+        assert_eq!((result.exit_code, result.timed_out), (Some(3), false), "{result:?}");
+    });
+}

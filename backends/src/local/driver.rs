@@ -59,6 +59,10 @@ pub(super) struct Driver {
     turn: usize,
     killer: Killer,
     deadline: Deadline,
+    /// When its machine has something to do, beside what happens.
+    due_at: Option<Time>,
+    /// Descriptors are tried whether they are said to be ready or not.
+    eager: bool,
     closed: bool,
 }
 
@@ -128,6 +132,8 @@ impl Driver {
             turn: 0,
             killer: Killer::new(handle.id().to_owned(), started.leader, started.session),
             deadline: Deadline::default(),
+            due_at: None,
+            eager: false,
             closed: false,
             shared: Arc::clone(shared),
             handle: Arc::clone(handle),
@@ -151,7 +157,7 @@ impl Driver {
             let len = room.min(LARGE_PIPE);
             let buffer = &mut buffer[..len];
             let attempt = &mut |fd: BorrowedFd<'_>| Ok(retry_on_intr(|| read(fd, &mut *buffer))?);
-            match descriptor.poll_io(cx, Interest::Readable, attempt) {
+            match poll_readable(&**descriptor, cx, self.eager, attempt) {
                 Poll::Pending => {
                     waiting += 1;
                     self.turn += 1;
@@ -232,7 +238,7 @@ impl Driver {
             exit = reaper::reap_leader(self.pid)?;
             if exit.is_some() { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
-        let Poll::Ready(result) = leader.poll_io(cx, Interest::Readable, attempt) else { return false };
+        let Poll::Ready(result) = poll_readable(&**leader, cx, self.eager, attempt) else { return false };
         if let Err(error) = result {
             tracing::warn!(process.id = self.handle.id(), %error, "how it ended is not known");
         }
@@ -242,6 +248,19 @@ impl Driver {
         let exit = exit.unwrap_or(Exit::Unknown);
         self.handle.drive(cx.waker(), |process| process.handle_exit(exit));
         true
+    }
+
+    /// Looks at what has happened, before a deadline is acted on: where the whole server was stopped or starved, that may
+    /// have been long before.
+    fn catch_up(&mut self, now: Time, cx: &mut Context<'_>, budget: &mut u32) {
+        if self.due_at.take_if(|at| now >= *at).is_some() {
+            let room = self.handle.drive(cx.waker(), |process| process.wants_output());
+            // A runtime that was held up may tell of timers before it has looked at its descriptors.
+            self.eager = true;
+            self.read(cx, room, budget);
+            self.reap(cx);
+            self.eager = false;
+        }
     }
 
     /// Goes on with its end. Returns whether the machine was told something.
@@ -256,6 +275,22 @@ impl Driver {
     }
 }
 
+/// Tries to read, `eager` even where the descriptor is not known to be ready.
+fn poll_readable(
+    descriptor: &dyn Descriptor,
+    cx: &mut Context<'_>,
+    eager: bool,
+    attempt: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    if eager {
+        match attempt(descriptor.fd()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            result => return Poll::Ready(result),
+        }
+    }
+    descriptor.poll_io(cx, Interest::Readable, attempt)
+}
+
 impl Future for Driver {
     type Output = ();
 
@@ -264,6 +299,7 @@ impl Future for Driver {
         let mut budget = BUDGET;
         loop {
             let now = this.shared.runtime.now();
+            this.catch_up(now, cx, &mut budget);
             let Step { output, room, has_stdin } =
                 this.handle.drive(cx.waker(), |process| Step::of(process, now));
             let at = match output {
@@ -296,6 +332,7 @@ impl Future for Driver {
                     continue;
                 }
             };
+            this.due_at = at;
             let mut ask = this.read(cx, room, &mut budget);
             if has_stdin {
                 this.write(cx, &mut budget);

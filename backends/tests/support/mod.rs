@@ -41,18 +41,20 @@ pub struct TestRuntime {
 
 impl TestRuntime {
     /// The one of this test binary.
-    #[expect(clippy::disallowed_methods, reason = "this is a runtime")]
     pub fn shared() -> Arc<Self> {
         static RUNTIME: OnceLock<Arc<TestRuntime>> = OnceLock::new();
-        let runtime = RUNTIME.get_or_init(|| {
-            let runtime = Arc::new(Self { executor: Executor::new(), start: Instant::now() });
-            for _ in 0..2 {
-                let runtime = Arc::clone(&runtime);
-                thread::spawn(move || async_io::block_on(runtime.executor.run(std::future::pending::<()>())));
-            }
-            runtime
-        });
-        Arc::clone(runtime)
+        Arc::clone(RUNTIME.get_or_init(|| Self::start(2)))
+    }
+
+    /// One of its own, which a task that blocks can hold up.
+    #[expect(clippy::disallowed_methods, reason = "this is a runtime")]
+    pub fn start(threads: usize) -> Arc<Self> {
+        let runtime = Arc::new(Self { executor: Executor::new(), start: Instant::now() });
+        for _ in 0..threads {
+            let runtime = Arc::clone(&runtime);
+            thread::spawn(move || async_io::block_on(runtime.executor.run(std::future::pending::<()>())));
+        }
+        runtime
     }
 
     fn instant(&self, at: Time) -> Instant {
