@@ -126,6 +126,19 @@ fn the_drain_does_not_count_while_a_slow_reader_is_waited_for() {
 }
 
 #[test]
+fn the_drain_ends_with_the_timeout() {
+    let mut process = running(Config { timeout: Some(Duration::from_secs(9)), ..until_read(4) });
+    process.handle_output(Channel::Stdout, 0, b"1234");
+    process.handle_exit(Exit::Code(0));
+    // There is no room, and whoever holds the output goes on printing.
+    assert_eq!(outputs(&mut process, at(1)), [Output::Wait(Some(at(9)))]);
+    assert_eq!(outputs(&mut process, at(9)), [Output::Wait(None)]);
+    assert!(process.is_over() && process.drain_timed_out() && !process.timed_out());
+    process.handle_end_of_output();
+    assert_eq!(outputs(&mut process, at(10)), [Output::Closed, Output::Wait(None)]);
+}
+
+#[test]
 fn killing_is_term_and_after_three_seconds_the_sweep() {
     let mut process = running(Config::default());
     process.kill();

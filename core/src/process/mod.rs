@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Exit and end of output are two facts. A grandchild may hold the pipe open after the exit: the output is then read
-//! on for [`Config::drain`], counted only while the reader has room, and after that it is over
-//! ([`Process::drain_timed_out`]). What still comes is read and dropped, so that nobody gets a SIGPIPE.
+//! on for [`Config::drain`], counted only while the reader has room, but not beyond [`Config::timeout`], and after that it
+//! is over ([`Process::drain_timed_out`]). What still comes is read and dropped, so that nobody gets a SIGPIPE.
 //!
 //! Killing is TERM, and KILL once [`Config::grace`] has passed or the group is empty: members are asked, not the
 //! leader, and what left the group is swept.
@@ -37,7 +37,7 @@ pub struct Config {
     pub retention: Retention,
     /// Bytes of it that readers who come are given: the whole frames that hold the last of them.
     pub replay: u64,
-    /// It is killed this long after its start was asked for.
+    /// It is killed this long after its start was asked for. If it has ended by then, its output is over.
     pub timeout: Option<Duration>,
     /// From TERM to KILL.
     pub grace: Duration,

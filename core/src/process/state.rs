@@ -283,7 +283,7 @@ impl Process {
         self.timed_out
     }
 
-    /// Whether output was still held open by somebody when the drain time had passed.
+    /// Whether output was still held open by somebody when the drain time or the timeout had passed.
     pub const fn drain_timed_out(&self) -> bool {
         self.drain_timed_out
     }
@@ -356,6 +356,8 @@ impl Process {
     }
 
     fn next_deadline(&self) -> Option<Time> {
+        let is_draining = matches!(self.source, Source::Draining { .. });
+        let timeout_at = self.timeout_at.filter(|_| is_draining || self.exit_status().is_none());
         let sweep_at = match self.kill {
             Kill::Grace { sweep_at } => Some(sweep_at),
             Kill::Not | Kill::Asked | Kill::Due | Kill::Sweeping | Kill::Swept => None,
@@ -364,27 +366,35 @@ impl Process {
             Source::Draining { left, had_room: true, since } => Some(since + left),
             Source::Draining { .. } | Source::Open | Source::Drained | Source::Ended => None,
         };
-        [self.timeout_at, sweep_at, drained_at].into_iter().flatten().min()
+        [timeout_at, sweep_at, drained_at].into_iter().flatten().min()
     }
 
     fn run_timeout(&mut self) {
         if self.timeout_at.is_some_and(|at| self.now >= at) {
             self.timeout_at = None;
-            self.timed_out = self.kill == Kill::Not;
-            self.kill();
+            if let Source::Draining { .. } = self.source {
+                self.end_drain();
+            } else if self.exit_status().is_none() {
+                self.timed_out = self.kill == Kill::Not;
+                self.kill();
+            }
         }
     }
 
     fn run_drain(&mut self) {
         let Source::Draining { left, since, had_room } = self.source else { return };
         let left = if had_room { left.saturating_sub(self.now.since(since)) } else { left };
-        self.source = if left.is_zero() {
-            self.drain_timed_out = true;
-            self.log.end();
-            Source::Drained
+        if left.is_zero() {
+            self.end_drain();
         } else {
-            Source::Draining { left, since: self.now, had_room: self.has_room() }
-        };
+            self.source = Source::Draining { left, since: self.now, had_room: self.has_room() };
+        }
+    }
+
+    fn end_drain(&mut self) {
+        self.drain_timed_out = true;
+        self.log.end();
+        self.source = Source::Drained;
     }
 
     fn run_kill(&mut self) -> Option<Output> {
@@ -407,7 +417,6 @@ impl Process {
 
     fn exit(&mut self, exit: Exit) {
         self.life = Life::Exited(exit);
-        self.timeout_at = None;
         self.signals.clear();
         self.stdin.close();
     }

@@ -149,17 +149,22 @@ impl Facts {
         if let Some(signal) = self.signals.pop_front() {
             return Output::Signal(signal);
         }
-        let timeout_at = self.timeout_at.filter(|_| self.exit.is_none() && !self.timed_out);
+        let timeout_at = self.timeout_at.filter(|_| self.exit.is_none() || self.is_followed());
         let timeout_at = match timeout_at {
             Some(at) if now >= at => {
-                self.timed_out = !self.killed;
-                self.killed = true;
+                if self.exit.is_some() {
+                    self.drained = true;
+                } else {
+                    self.timed_out = !self.killed;
+                    self.killed = true;
+                }
                 self.timeout_at = None;
                 None
             }
             other => other,
         };
         let drained_at = self.drain(now, has_room);
+        let timeout_at = timeout_at.filter(|_| !self.drained);
         let killing = self.killed && !self.nobody;
         if killing && self.terminated_at.is_none() && (self.started || self.exit.is_some()) {
             self.terminated_at = Some(now);
