@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hangar_core::{
     Time,
     log::{Channel, Item, Reader, Retention},
-    process::{Config, Exit, Output, Process, Signal, StartFailure},
+    process::{Config, Exit, LOST, Output, Process, Signal, StartFailure},
 };
 use std::time::Duration;
 
@@ -152,6 +152,21 @@ fn killing_is_term_and_after_three_seconds_the_sweep() {
     process.handle_swept();
     assert_eq!(outputs(&mut process, at(5)), [Output::Closed, Output::Wait(None)]);
     assert!(!process.timed_out());
+}
+
+#[test]
+fn who_does_not_end_after_the_sweep_is_given_up() {
+    let mut process = running(Config::default());
+    process.kill();
+    outputs(&mut process, at(0));
+    assert_eq!(outputs(&mut process, at(3)), [Output::Sweep, Output::Wait(None)]);
+    process.handle_swept();
+    assert_eq!(outputs(&mut process, at(4)), [Output::Wait(Some(at(4) + LOST))]);
+    assert!(!process.is_over());
+    assert_eq!(outputs(&mut process, at(4) + LOST), [Output::Closed, Output::Wait(None)]);
+    assert_eq!((process.exit_status(), process.is_over()), (Some(Exit::Unknown), true));
+    process.handle_exit(Exit::Code(0));
+    assert_eq!(process.exit_status(), Some(Exit::Unknown), "too late");
 }
 
 #[test]

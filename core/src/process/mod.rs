@@ -16,6 +16,9 @@
 //! Killing is TERM, and KILL once [`Config::grace`] has passed or the group is empty: members are asked, not the
 //! leader, and what left the group is swept.
 //!
+//! What is not known to have ended [`LOST`] after the sweep is given up: the system does not let go of it, or it may not be
+//! signalled. It ends with [`Exit::Unknown`].
+//!
 //! The machine owns every deadline about its process, and its shell drives it whether or not anybody listens.
 
 mod signal;
@@ -29,6 +32,9 @@ use std::time::Duration;
 pub use signal::{Exit, Signal, signal_name, signal_number};
 pub use state::Process;
 pub use tty::TtySize;
+
+/// How long the exit is awaited after the sweep.
+pub const LOST: Duration = Duration::from_secs(5);
 
 /// How a process is followed and ended.
 #[derive(Clone, Debug)]

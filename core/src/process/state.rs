@@ -1,6 +1,6 @@
 //! Every transition of a process.
 
-use super::{Config, Exit, Output, Signal, StartFailure, TtySize, stdin::Stdin};
+use super::{Config, Exit, LOST, Output, Signal, StartFailure, TtySize, stdin::Stdin};
 use crate::{
     Time,
     log::{Channel, Log},
@@ -29,6 +29,8 @@ pub struct Process {
     /// The size is to be told to the terminal.
     resized: bool,
     timeout_at: Option<Time>,
+    /// It was swept and has not ended: it is given up at this time.
+    lost_at: Option<Time>,
     timed_out: bool,
     start_failed: bool,
     drain_timed_out: bool,
@@ -90,6 +92,7 @@ impl Process {
             tty: config.tty,
             resized: false,
             timeout_at: config.timeout.map(|timeout| now + timeout),
+            lost_at: None,
             timed_out: false,
             start_failed: false,
             drain_timed_out: false,
@@ -347,6 +350,7 @@ impl Process {
         if let Some(output) = self.run_kill() {
             return output;
         }
+        self.run_lost();
         let over = matches!(self.source, Source::Ended) && matches!(self.life, Life::Exited(_));
         if over && matches!(self.kill, Kill::Not | Kill::Swept) {
             self.closed = true;
@@ -366,7 +370,8 @@ impl Process {
             Source::Draining { left, had_room: true, since } => Some(since + left),
             Source::Draining { .. } | Source::Open | Source::Drained | Source::Ended => None,
         };
-        [timeout_at, sweep_at, drained_at].into_iter().flatten().min()
+        let lost_at = self.lost_at.filter(|_| self.exit_status().is_none());
+        [timeout_at, sweep_at, drained_at, lost_at].into_iter().flatten().min()
     }
 
     fn run_timeout(&mut self) {
@@ -377,6 +382,15 @@ impl Process {
             } else if self.exit_status().is_none() {
                 self.timed_out = self.kill == Kill::Not;
                 self.kill();
+            }
+        }
+    }
+
+    fn run_lost(&mut self) {
+        if self.kill == Kill::Swept && self.exit_status().is_none() {
+            let at = *self.lost_at.get_or_insert(self.now + LOST);
+            if self.now >= at {
+                self.handle_lost();
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::failure;
 use crate::{
     Time,
-    process::{Config, Exit, Output, Signal, TtySize},
+    process::{Config, Exit, LOST, Output, Signal, TtySize},
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -25,6 +25,8 @@ pub(super) struct Facts {
     pub(super) group_gone: bool,
     sweeping: bool,
     swept: bool,
+    /// The first poll after that, if it had not ended.
+    swept_at: Option<Time>,
     /// The sandbox broke or it never started: there is nobody to kill.
     nobody: bool,
     let_go: bool,
@@ -51,6 +53,7 @@ impl Facts {
             group_gone: false,
             sweeping: false,
             swept: false,
+            swept_at: None,
             nobody: false,
             let_go: false,
             closed: false,
@@ -164,7 +167,6 @@ impl Facts {
             other => other,
         };
         let drained_at = self.drain(now, has_room);
-        let timeout_at = timeout_at.filter(|_| !self.drained);
         let killing = self.killed && !self.nobody;
         if killing && self.terminated_at.is_none() && (self.started || self.exit.is_some()) {
             self.terminated_at = Some(now);
@@ -178,11 +180,21 @@ impl Facts {
             self.sweeping = true;
             return Output::Sweep;
         }
+        let mut lost_at = None;
+        if killing && self.swept && self.exit.is_none() {
+            let at = *self.swept_at.get_or_insert(now) + LOST;
+            if now >= at {
+                self.lost();
+            } else {
+                lost_at = Some(at);
+            }
+        }
+        let timeout_at = timeout_at.filter(|_| self.exit.is_none() || self.is_followed());
         if self.exit.is_some() && self.end_of_output && (!killing || self.swept || self.let_go) {
             self.closed = true;
             return Output::Closed;
         }
-        Output::Wait([timeout_at, drained_at, sweep_at].into_iter().flatten().min())
+        Output::Wait([timeout_at, drained_at, sweep_at, lost_at].into_iter().flatten().min())
     }
 
     /// Counts the time since the exit in which the reader had room. Gives when it will be over, if that goes on.

@@ -286,6 +286,10 @@ impl Run {
                 self.facts.let_go();
             }
         }
+        self.end_stdin();
+    }
+
+    fn end_stdin(&mut self) {
         if self.stdin_closed || self.facts.exit.is_some() {
             self.stdin_closed = true;
             self.stdin.clear();
@@ -355,6 +359,8 @@ impl Run {
     fn take(&mut self, now: Time, has_room: bool, output: Output) -> Sort {
         assert_eq!(output, self.facts.expect(now, has_room), "at {now:?}, with {:#?}", self.facts);
         self.outputs.push(output);
+        // A poll may give it up.
+        self.end_stdin();
         if let Output::Wait(Some(at)) = output {
             self.clock.asked = Some(at);
         }
