@@ -516,6 +516,16 @@ fn pause_stops_everything_and_resume_goes_on() {
 }
 
 #[test]
+fn destroy_does_not_wait_for_a_reader_that_does_not_read() {
+    let sandbox = sandbox();
+    let handle = start(&sandbox, shell("yes hangar-PID")).unwrap();
+    wait_until("its output waits", || handle.command(|process| process.wants_output() == 0));
+    // Until its processes are given up, something would be left.
+    assert_eq!(async_io::block_on(sandbox.destroy()), Ok(()));
+    assert_eq!((living("yes hangar-PID"), handle.is_released()), (vec![], true));
+}
+
+#[test]
 fn destroy_leaves_nothing() {
     let sandbox = sandbox();
     let handles: Vec<_> =

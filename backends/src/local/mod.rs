@@ -37,6 +37,7 @@ use spawn::NotStarted;
 use std::{
     collections::BTreeMap,
     fmt,
+    future::poll_fn,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
@@ -48,6 +49,9 @@ pub use user::{User, UserError};
 
 /// How long [`destroy`](Sandbox::destroy) waits for its processes to end.
 const DESTROY: Duration = Duration::from_secs(10);
+
+/// How long readers then have to take the last output of a process that has ended.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
 /// How commands run in a [`LocalSandbox`].
 #[derive(Clone, Debug, Default)]
@@ -159,7 +163,20 @@ impl Sandbox for LocalSandbox {
             for handle in self.processes() {
                 handle.command(Process::kill);
             }
-            until(&*shared.runtime, shared.runtime.now() + DESTROY, shared.emptied()).await;
+            let end = shared.runtime.now() + DESTROY;
+            until(&*shared.runtime, end, shared.ended()).await;
+            let last = shared.runtime.now() + LAST_OUTPUT;
+            if until(&*shared.runtime, last, shared.emptied()).await.is_none() {
+                // Whoever reads it does not, and a full log keeps its process here.
+                for handle in self.processes() {
+                    handle.command(|process| {
+                        if process.wants_output() == 0 {
+                            process.abandon_output();
+                        }
+                    });
+                }
+            }
+            until(&*shared.runtime, end, shared.emptied()).await;
             // A background process without output was let go of when its leader had ended.
             let left = kill::sweep_sandbox(shared).await.max(shared.lock().processes.len());
             if left == 0 { Ok(()) } else { Err(SandboxError::Left(left)) }
@@ -203,6 +220,15 @@ impl Shared {
         handle.release();
         self.lock().processes.remove(handle.id());
         self.left.notify_waiters();
+    }
+
+    /// All that runs here has ended, whether its output was read or not.
+    async fn ended(&self) {
+        let handles: Vec<_> = self.lock().processes.values().map(|entry| Arc::clone(&entry.handle)).collect();
+        for handle in handles {
+            let watcher = handle.watcher();
+            poll_fn(|cx| watcher.poll_until(cx.waker(), |process| process.exit_status().is_some())).await;
+        }
     }
 
     async fn emptied(&self) {
