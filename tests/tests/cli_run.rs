@@ -159,6 +159,43 @@ fn an_interrupt_kills_what_ignores_it() {
 }
 
 #[test]
+fn an_interrupt_does_not_wait_for_who_does_not_read() {
+    cli("an_interrupt_does_not_wait_for_who_does_not_read", || {
+        let mark = Mark::new();
+        let mut hangar = marked(&mark, "exec yes");
+        let mut hangar = hangar.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        mark.wait_for("yes");
+        // Until the pipe and all that is behind it is full.
+        std::thread::sleep(Duration::from_millis(500));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&hangar), Signal::TERM).unwrap();
+        let mut code = None;
+        wait_until("hangar ends", || {
+            code = hangar.try_wait().unwrap();
+            code.is_some()
+        });
+        assert_eq!(code.unwrap().code(), Some(143));
+        mark.wait_until_gone();
+        let stderr = std::io::read_to_string(hangar.stderr.take().unwrap()).unwrap();
+        assert_eq!(stderr, "", "nothing was left");
+    });
+}
+
+#[test]
+fn output_that_would_block_is_waited_for() {
+    cli("output_that_would_block_is_waited_for", || {
+        let (read, write) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&write, true).unwrap();
+        let mut hangar = run("seq 1 200000").stdout(write).spawn().unwrap();
+        // Until the pipe is full.
+        std::thread::sleep(Duration::from_millis(500));
+        let expected: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
+        let printed = std::io::read_to_string(read).unwrap();
+        assert!(printed == expected, "{} bytes", printed.len());
+        assert!(hangar.wait().unwrap().success());
+    });
+}
+
+#[test]
 fn a_reader_that_leaves_ends_it() {
     cli("a_reader_that_leaves_ends_it", || {
         let mark = Mark::new();

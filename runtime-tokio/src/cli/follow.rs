@@ -2,28 +2,51 @@
 
 use super::{FAILED, Failure, say};
 use hangar_core::{exec::ExecResult, log::Channel, process::signal_number};
-use std::io::{self, Write};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::{Errno, retry_on_intr},
+};
+use std::{
+    io::{self, Write},
+    os::fd::{AsFd, BorrowedFd},
+};
 
 /// Writes output where it belongs, at once. False once nobody reads it any more.
 pub(super) fn show<'a>(
     channel: Channel,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<bool, Failure> {
-    let write = |out: &mut dyn Write| -> io::Result<()> {
-        for piece in pieces {
-            out.write_all(piece)?;
-        }
-        out.flush()
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let mut out = match channel {
+        Channel::Stdout | Channel::Tty => Unbuffered(stdout.as_fd()),
+        Channel::Stderr => Unbuffered(stderr.as_fd()),
     };
-    let written = match channel {
-        Channel::Stdout | Channel::Tty => write(&mut io::stdout().lock()),
-        Channel::Stderr => write(&mut io::stderr().lock()),
-    };
-    match written {
+    match pieces.into_iter().try_for_each(|piece| out.write_all(piece)) {
         Ok(()) => Ok(true),
         // `hangar run … | head`: as if this were the command itself.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::new(format!("the output cannot be written: {error}"))),
+    }
+}
+
+/// An output of this process. It may have been made non-blocking, as ssh and node do with those that they share: it
+/// is waited for all the same.
+struct Unbuffered<'a>(BorrowedFd<'a>);
+
+impl Write for Unbuffered<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match rustix::io::write(self.0, bytes) {
+                Err(Errno::AGAIN) => {
+                    retry_on_intr(|| poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None))?
+                }
+                written => return Ok(written?),
+            };
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
