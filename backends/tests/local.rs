@@ -526,6 +526,22 @@ fn destroy_does_not_wait_for_a_reader_that_does_not_read() {
 }
 
 #[test]
+fn a_timeout_continues_nothing_that_is_paused() {
+    let sandbox = sandbox();
+    let spec = kept(shell("trap 'echo asked' TERM; while :; do echo runs; sleep 0.05; done"));
+    let process = process::Config { timeout: Some(seconds(2)), ..spec.process.clone() };
+    let handle = start(&sandbox, Spec { process, ..spec }).unwrap();
+    wait_for(&handle, "runs");
+    assert_eq!(async_io::block_on(sandbox.pause()), Ok(()));
+    // What it had printed by then is read.
+    std::thread::sleep(Duration::from_millis(200));
+    let printed = handle.command(|process| process.log().end_offset());
+    let ended = read(&handle);
+    assert_eq!((ended.exit, ended.timed_out), (Exit::Signal(9), true));
+    assert_eq!(ended.frames.last().map(hangar_core::log::Frame::end), Some(printed));
+}
+
+#[test]
 fn destroy_leaves_nothing() {
     let sandbox = sandbox();
     let handles: Vec<_> =

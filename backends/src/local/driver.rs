@@ -305,7 +305,12 @@ impl Future for Driver {
             let at = match output {
                 Output::Wait(at) => at,
                 Output::Terminate => {
-                    this.killer.terminate(now);
+                    if this.shared.lock().paused.is_some() {
+                        // To hear TERM they would have to be continued. Nobody is asked: the sweep is next.
+                        this.handle.drive(cx.waker(), Process::handle_group_gone);
+                    } else {
+                        this.killer.terminate(now);
+                    }
                     continue;
                 }
                 Output::Sweep => {
