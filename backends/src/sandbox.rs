@@ -102,8 +102,11 @@ pub enum StartError {
         what: &'static str,
     },
     /// The command line or the environment is longer than the system takes.
-    #[error("command: the command and its environment are longer than the system takes")]
-    TooLong,
+    #[error("{field}: the command and its environment are longer than the system takes")]
+    TooLong {
+        /// Which of the two: `command` or `env`.
+        field: &'static str,
+    },
     /// The machine has no process, descriptor, memory or disk left for it. Later it may.
     #[error("the sandbox has no room for another process: {0}")]
     Exhausted(Exhausted),

@@ -423,7 +423,12 @@ fn a_command_that_cannot_run_ends_as_a_shell_says_it() {
     assert!(ended.stderr().ends_with("hangar-no-such-program: command not found\n"), "{}", ended.stderr());
     let ended = run(&sandbox, argv(&["echo", "nul\0"]));
     assert_eq!(ended.exit, Exit::Code(126));
-    assert_eq!(start(&sandbox, argv(&["echo", &"x".repeat(3_000_000)])).unwrap_err(), StartError::TooLong);
+    let too_long = |field| StartError::TooLong { field };
+    let long = argv(&["echo", &"x".repeat(3_000_000)]);
+    assert_eq!(start(&sandbox, long).unwrap_err(), too_long("command"));
+    let mut long = shell("true");
+    long.env.insert("LONG".into(), "x".repeat(128 * 1024));
+    assert_eq!(start(&sandbox, long).unwrap_err(), too_long("env"));
     assert_eq!(sandbox.processes().len(), 0);
 }
 

@@ -163,7 +163,7 @@ impl From<StartError> for ApiError {
             StartError::BadCwd(_) => Self::bad_field("cwd", "bad_cwd", message),
             StartError::BadUser(_) => Self::bad_field("user", "bad_user", message),
             StartError::Unsupported { field, .. } => Self::bad_field(field, "unsupported", message),
-            StartError::TooLong => Self::bad_field("command", "too_long", message),
+            StartError::TooLong { field } => Self::bad_field(field, "too_long", message),
             StartError::Exhausted(Exhausted::Disk) => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", message)
             }

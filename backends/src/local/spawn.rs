@@ -231,6 +231,9 @@ fn started(mut child: Child, tty: Option<OwnedFd>, has_stdin: bool) -> Result<St
     Ok(Started { leader, session, pidfd, stdin, outputs, tty })
 }
 
+/// The system takes no longer argument or variable: 32 pages, with the zero at its end.
+const MAX_STRING: usize = 128 * 1024;
+
 fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) -> NotStarted {
     let program = match &spec.command {
         Command::Shell(_) => shell().to_str().unwrap_or("sh"),
@@ -240,7 +243,7 @@ fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) ->
         Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM | Errno::NOSPC) => {
             start_error(error).into()
         }
-        Some(Errno::TOOBIG) => StartError::TooLong.into(),
+        Some(Errno::TOOBIG) => StartError::TooLong { field: longest(spec) }.into(),
         Some(Errno::ACCESS) if !can_enter(directory, user) => bad_cwd(spec, "permission denied").into(),
         Some(Errno::PERM) if !user.is_current() => {
             StartError::BadUser(format!("commands cannot run as {}", user.name)).into()
@@ -252,6 +255,19 @@ fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) ->
         // Also what was refused before the system was asked: a NUL.
         Some(_) | None => failure(126, program, &error.to_string()),
     }
+}
+
+/// Which field is at fault where the system takes no more: the one with a string that is too long, or the longer one.
+fn longest(spec: &Spec) -> &'static str {
+    let lens = |strings: &mut dyn Iterator<Item = usize>| {
+        strings.fold((false, 0), |(has_long, sum), len| (has_long || len >= MAX_STRING, sum + len))
+    };
+    let command = match &spec.command {
+        Command::Shell(line) => lens(&mut std::iter::once(line.len())),
+        Command::Argv(argv) => lens(&mut argv.iter().map(String::len)),
+    };
+    let env = lens(&mut spec.env.iter().map(|(name, value)| name.len() + 1 + value.len()));
+    if env > command { "env" } else { "command" }
 }
 
 fn failure(code: i32, program: &str, what: &str) -> NotStarted {

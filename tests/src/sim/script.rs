@@ -173,7 +173,7 @@ fn start_error(name: &str) -> StartError {
         "bad_cwd" => StartError::BadCwd("it is not there".to_owned()),
         "bad_user" => StartError::BadUser("there is no such user".to_owned()),
         "unsupported" => StartError::Unsupported { field: "user", what: "users" },
-        "too_long" => StartError::TooLong,
+        "too_long" => StartError::TooLong { field: "command" },
         "descriptors" => StartError::Exhausted(Exhausted::Descriptors),
         "processes" => StartError::Exhausted(Exhausted::Processes),
         "memory" => StartError::Exhausted(Exhausted::Memory),
