@@ -115,6 +115,8 @@ fn what_is_no_json_object_is_refused() {
             refused(world, &post(body), 400, "bad_json", "").await;
         }
         refused(world, &post(&b"{\"command\":\"\xff\"}"[..]), 400, "bad_utf8", "").await;
+        let twice = r#"{"command":"exit 0","env":{"A":"1","B":"2","A":"3"}}"#;
+        refused(world, &post(twice), 400, "duplicate_field", "env.A").await;
         refused(world, &post("[".repeat(100_000)), 400, "bad_json", "").await;
     });
 }

@@ -1,6 +1,6 @@
 //! `POST …/exec` and `POST …/exec/stream`.
 
-use super::{Call, Scope, events, json};
+use super::{Call, Scope, env::Env, events, json};
 use crate::{
     ApiError,
     body::Body,
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hangar_core::exec::Encoding;
 use hyper::{Response, StatusCode};
 use serde::Deserialize;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Who may run commands.
 const SCOPES: [Scope; 2] = [Scope::Admin, Scope::User];
@@ -28,7 +28,7 @@ struct ExecRequest {
     command: String,
     cwd: Option<String>,
     #[serde(default)]
-    env: BTreeMap<String, String>,
+    env: Env,
     user: Option<String>,
     timeout: Option<f64>,
     stdin: Option<String>,
@@ -72,7 +72,7 @@ impl ExecRequest {
         Ok(ExecCall {
             command: self.command,
             cwd: self.cwd,
-            env: self.env,
+            env: self.env.0,
             user: self.user,
             timeout: Some(Duration::from_secs_f64(timeout)),
             stdin: self.stdin.map(Bytes::from),
@@ -82,9 +82,9 @@ impl ExecRequest {
 }
 
 /// Where a command runs and with which variables.
-pub(super) fn check_place(cwd: Option<&str>, env: &BTreeMap<String, String>) -> Result<(), ApiError> {
+pub(super) fn check_place(cwd: Option<&str>, env: &Env) -> Result<(), ApiError> {
     check_filled("cwd", cwd)?;
-    for (name, value) in env {
+    for (name, value) in &env.0 {
         if name.is_empty() || name.contains('=') || name.contains('\0') {
             let message = "env: a name must not be empty, or hold `=` or NUL".to_owned();
             return Err(ApiError::bad_field("env", "bad_name", message));

@@ -1,7 +1,7 @@
 //! Background processes: `/api/sandboxes/{ref}/processes` for who polls or reads events, and
 //! `/v1/sandboxes/{ref}/processes` for who speaks the process protocol. One table, two ways to show it.
 
-use super::{Call, Scope, done, events, exec::no_nul, json, query::Query};
+use super::{Call, Scope, done, env::Env, events, exec::no_nul, json, query::Query};
 use crate::{
     ApiError,
     body::Body,
@@ -26,7 +26,7 @@ use hyper::{
     header::{HOST, HeaderValue, LOCATION},
 };
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// Who may have processes.
 const SCOPES: [Scope; 2] = [Scope::Admin, Scope::User];
@@ -42,7 +42,7 @@ struct StartRequest {
     name: Option<String>,
     cwd: Option<String>,
     #[serde(default)]
-    env: BTreeMap<String, String>,
+    env: Env,
     tty: Option<TtySize>,
     max_log_bytes: Option<u64>,
     stdin: Option<bool>,
@@ -90,7 +90,7 @@ impl StartRequest {
             command,
             name: self.name,
             cwd: self.cwd,
-            env: self.env,
+            env: self.env.0,
             tty: self.tty,
             max_log_bytes,
             stdin: self.stdin.unwrap_or(true),
