@@ -161,6 +161,10 @@ fn tokens_outlive_a_restart() {
         let admin = serving.client().clone();
         assert_eq!(mode(&serving.data()), 0o700);
         assert_eq!(mode(&serving.data().join("token")), 0o600);
+        // Left of a try that was cut short, and open to everybody.
+        let next = serving.data().join("tokens.json.next");
+        std::fs::write(&next, "x").unwrap();
+        std::fs::set_permissions(&next, PermissionsExt::from_mode(0o666)).unwrap();
         let (kept_id, kept) = admin.new_token(&json!({ "scope": "admin", "name": "kept" }));
         let (revoked_id, revoked) = admin.new_token(&json!({ "scope": "admin" }));
         admin.revoke(&revoked_id);

@@ -35,6 +35,14 @@ pub enum FolderError {
     NoToken(PathBuf),
 }
 
+/// A new file that nobody else can read, whatever was there of an earlier try.
+pub(crate) fn create_secret(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
+    }
+}
+
 /// The admin token of a server that was given none.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OwnToken {
@@ -89,13 +97,7 @@ impl Folder {
         let secret = crate::plane::tokens::secret(&random);
         // Whole or not at all: half a token would lock everybody out at the next start.
         let next = path.with_extension("next");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&next)
-            .map_err(failed)?;
+        let mut file = create_secret(&next).map_err(failed)?;
         file.write_all(format!("{secret}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         std::fs::rename(&next, &path).map_err(failed)?;
         Ok(OwnToken { secret, is_new: true })

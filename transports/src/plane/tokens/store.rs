@@ -1,13 +1,12 @@
 //! The file that tokens are kept in.
 
 use super::{Hash, Kept};
-use crate::ApiError;
+use crate::{ApiError, data::create_secret};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 
@@ -68,8 +67,7 @@ pub(super) fn save(path: &Path, tokens: &[Kept]) -> Result<(), StoreError> {
     let failed = |error| StoreError::Io { path: path.display().to_string(), error };
     let json = serde_json::to_vec_pretty(&Contents { tokens }).map_err(|error| failed(error.into()))?;
     let next = path.with_extension("json.next");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next).map_err(failed)?;
+    let mut file = create_secret(&next).map_err(failed)?;
     file.write_all(&json).and_then(|()| file.sync_all()).map_err(failed)?;
     std::fs::rename(&next, path).map_err(failed)?;
     // The rename itself is on the disk once its folder is.
@@ -84,7 +82,8 @@ pub(super) fn to_hexadecimal(bytes: &[u8]) -> String {
 
 fn from_hexadecimal(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();
-    if text.len() != 2 * hash.len() {
+    // A sign would be taken for a digit.
+    if text.len() != 2 * hash.len() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (i, byte) in hash.iter_mut().enumerate() {
@@ -107,5 +106,21 @@ pub(super) mod hexadecimal {
     ) -> Result<Hash, D::Error> {
         let text = String::deserialize(deserializer)?;
         from_hexadecimal(&text).ok_or_else(|| D::Error::custom("not a SHA-256 in hexadecimal"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_64_digits() {
+        let hash: Hash = std::array::from_fn(|i| i as u8 * 8);
+        assert_eq!(from_hexadecimal(&to_hexadecimal(&hash)), Some(hash));
+        assert_eq!(from_hexadecimal(&"F0".repeat(32)), Some([0xf0; 32]));
+        for wrong in ["+f", "-0", " f", "0x", "g0", "\u{e9}"] {
+            assert_eq!(from_hexadecimal(&wrong.repeat(32)), None, "{wrong}");
+        }
+        assert_eq!((from_hexadecimal(""), from_hexadecimal(&"0".repeat(63))), (None, None));
     }
 }
