@@ -40,6 +40,8 @@ pub struct Connection {
     blocked_since: AtomicU64,
     /// Requests that were begun.
     answers: AtomicU64,
+    /// Its client sends no more, which hyper has not read yet.
+    left: AtomicBool,
     waker: Mutex<Option<Waker>>,
     /// What it becomes after the answer that is being sent.
     upgrade: Mutex<Option<Upgrade>>,
@@ -60,6 +62,7 @@ impl Connection {
             answers: AtomicU64::new(0),
             finish: AtomicBool::new(false),
             abort: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             blocked_since: AtomicU64::new(0),
             waker: Mutex::new(None),
             upgrade: Mutex::new(None),
@@ -100,6 +103,16 @@ impl Connection {
     /// How many requests have come: which answer it is at.
     pub fn answers(&self) -> u64 {
         self.answers.load(Ordering::SeqCst)
+    }
+
+    /// Its client has left in the middle of an answer, as hyper would say if it had looked.
+    pub(super) fn left(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    /// hyper looks itself.
+    pub(super) fn awaits(&self) {
+        self.left.store(false, Ordering::SeqCst);
     }
 
     pub(super) fn blocked(&self) {
@@ -147,7 +160,16 @@ pub(super) async fn serve(io: Box<dyn Io>, connection: Arc<Connection>, service:
         if connection.finish.swap(false, Ordering::SeqCst) {
             Pin::new(&mut http).graceful_shutdown();
         }
-        http.poll_without_shutdown(cx).map_ok(|()| true)
+        let answers = connection.answers();
+        let ended = http.poll_without_shutdown(cx).map_ok(|()| true);
+        if ended.is_pending() && connection.left.load(Ordering::SeqCst) {
+            if answers == connection.answers() {
+                return Poll::Ready(Ok(false));
+            }
+            // Requests that came before the end are answered, while that takes no waiting.
+            cx.waker().wake_by_ref();
+        }
+        ended
     })
     .await;
     let whole = match ended {
