@@ -1,5 +1,7 @@
 //! The other side: what the command line uses to call a server.
 
+mod processes;
+mod socket;
 mod url;
 
 use crate::http_io::HttpIo;
@@ -15,14 +17,17 @@ use hangar_core::{
 };
 use http_body_util::{BodyExt, Full};
 use hyper::{
-    Request, Response, StatusCode,
+    Method, Request, Response, StatusCode,
     body::Incoming,
     client::conn::http1::Builder,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue},
+    http::request,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, sync::Arc};
 
+pub use processes::{Access, LogPage, StartRequest};
+pub use socket::{Begin, ProcessSocket, SocketEvent};
 pub use url::{BadUrl, Url};
 
 /// The longest event that is taken: a result with two full tails, every byte of them escaped.
@@ -56,6 +61,9 @@ pub enum ClientError {
     /// The connection broke. What became of what was asked for is not known.
     #[error("the connection broke: {0}")]
     Broken(#[from] hyper::Error),
+    /// The connection of a WebSocket broke, or went silent.
+    #[error("the connection broke: {0}")]
+    Lost(io::Error),
     /// The server refused.
     #[error("{message} ({status}, {code})")]
     Refused {
@@ -162,20 +170,39 @@ impl Client {
     }
 
     async fn post(&self, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, ClientError> {
+        let request = self.request(Method::POST, path)?.header(ACCEPT, "text/event-stream");
+        self.send(request, Some(body)).await
+    }
+
+    /// A request of this server that shows the token.
+    fn request(&self, method: Method, path: &str) -> Result<request::Builder, ClientError> {
         let bearer = HeaderValue::from_str(&format!("Bearer {}", self.token));
         let mut bearer = bearer.map_err(|_| ClientError::BadToken)?;
         bearer.set_sensitive(true);
-        let request = Request::post(format!("{}{path}", self.url.path()))
-            .header(HOST, self.url.authority())
-            .header(AUTHORIZATION, bearer)
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "text/event-stream")
-            .body(Full::new(Bytes::from(body)))
+        Ok(self.bare_request(method, path).header(AUTHORIZATION, bearer))
+    }
+
+    fn bare_request(&self, method: Method, path: &str) -> request::Builder {
+        let uri = format!("{}{path}", self.url.path());
+        Request::builder().method(method).uri(uri).header(HOST, self.url.authority())
+    }
+
+    /// Sends it on a connection of its own, with a body of JSON if there is one.
+    async fn send(
+        &self,
+        mut request: request::Builder,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .map_err(|error| ClientError::Unexpected(error.to_string()))?;
         let io = self.connect().await?;
         let (mut sender, connection) = Builder::new().handshake(HttpIo(io)).await?;
         self.runtime.spawn(Box::pin(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "the connection ended early");
             }
         }));
