@@ -36,7 +36,7 @@ pub(super) struct ServerArguments {
 }
 
 impl ServerArguments {
-    fn client(self, tokio: &TokioRuntime) -> Result<Client, Failure> {
+    pub(super) fn client(self, tokio: &TokioRuntime) -> Result<Client, Failure> {
         let token = self
             .token
             .filter(|token| !token.is_empty())

@@ -1,9 +1,14 @@
 //! What is typed, and what becomes of it.
 
+mod attach;
 mod exec;
 mod follow;
+mod link;
+mod logs;
+mod processes;
 mod run;
 mod serve;
+mod terminal;
 
 use clap::{Args, Parser, Subcommand};
 use std::{
@@ -18,7 +23,7 @@ use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan, layer::SubscriberExt, 
 #[derive(Debug, Parser)]
 #[command(name = "hangar", version, max_term_width = 100)]
 #[command(after_help = "\
-Exit codes of run and exec: the command's own; 128+n when signal n ended it (143 or 137 after a timeout); 125 when hangar \
+Exit codes of run, exec and attach: the command's own; 128+n when signal n ended it (143 or 137 after a timeout); 125 when hangar \
 itself failed; 2 for a wrong call.
 Logs go to stderr: RUST_LOG sets how much (RUST_LOG=hangar=debug), HANGAR_LOG=json their form.")]
 struct Cli {
@@ -38,6 +43,29 @@ enum Command {
     /// The command's exit code becomes hangar's own. Ctrl-C, or a connection that breaks, ends the command. It gets no
     /// input and no terminal, and is ended after 600 s unless --timeout says otherwise.
     Exec(exec::Exec),
+    /// List the background processes of a sandbox, the newest last
+    ///
+    /// Those of your token, and of them also those that ended in the last ten minutes.
+    Ps(processes::List),
+    /// Start a background process in a sandbox of a server, and print its id
+    ///
+    /// It goes on when you leave. Its output is kept for `hangar logs`, `hangar attach` gives it your terminal, and
+    /// `hangar kill` ends it.
+    Start(Box<processes::Start>),
+    /// Attach this terminal to a background process
+    ///
+    /// What you type is its input, and what it prints is shown. With a terminal of its own (`hangar start --tty`) it gets
+    /// yours, every key included but the one that detaches. A connection that breaks comes back by itself, and no output
+    /// is lost or shown twice. The exit code is the process's own; 0 after detaching.
+    Attach(attach::Attach),
+    /// Show what a background process printed
+    ///
+    /// That is the last 256 KiB, where it was not started with another --max-log-bytes; what is gone is said.
+    Logs(logs::Logs),
+    /// End a background process, or send it a signal
+    ///
+    /// TERM to it and what it started, and KILL after 3 s for what is left; it is waited for.
+    Kill(processes::Kill),
     /// Serve sandboxes over HTTP: REST, with output as Server-Sent Events
     Serve(Box<serve::Serve>),
 }
@@ -109,18 +137,29 @@ impl Failure {
 
 /// Says something to a person, on stderr; where nobody reads that, there is nobody to tell.
 fn say(message: impl fmt::Display) {
-    drop(writeln!(std::io::stderr(), "hangar: {message}"));
+    drop(write!(std::io::stderr(), "hangar: {message}{}", terminal::line_end()));
 }
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let log_by_default = match cli.command {
         Command::Serve(_) => "info",
-        Command::Run(_) | Command::Exec(_) => "warn",
+        Command::Run(_)
+        | Command::Exec(_)
+        | Command::Ps(_)
+        | Command::Start(_)
+        | Command::Attach(_)
+        | Command::Logs(_)
+        | Command::Kill(_) => "warn",
     };
     let done = start_logging(log_by_default).and_then(|()| match cli.command {
         Command::Run(run) => run.main(),
         Command::Exec(exec) => exec.main(),
+        Command::Ps(list) => list.main(),
+        Command::Start(start) => start.main(),
+        Command::Attach(attach) => attach.main(),
+        Command::Logs(logs) => logs.main(),
+        Command::Kill(kill) => kill.main(),
         Command::Serve(serve) => serve.main(),
     });
     match done {
