@@ -113,15 +113,13 @@ pub(super) async fn attach(
         return Err(Failure::new("this is not how hangar answers: it is not ready"));
     };
     let mut session = Session::begin(link, &tokio, &view, how.detach_key)?;
-    let mut ended = session.follow().await;
+    let over = session.follow().await;
     // The terminal is given back before anything else is said on it.
     session.raw = None;
-    if let Ok(Step::Ended(end)) = &mut ended {
-        return exit_code(end);
-    }
-    match ended? {
+    match over? {
+        Step::Ended(end) => exit_code(&end),
         Step::NobodyReads => Ok(NOBODY_READS),
-        Step::Detached | Step::Ended(_) => {
+        Step::Detached => {
             say(format_args!("detached from {}, which goes on", view.id));
             Ok(0)
         }
@@ -232,6 +230,7 @@ impl Session {
             };
             match event {
                 LinkEvent::Output { channel, bytes } => {
+                    terminal::look(&bytes);
                     if !show(channel, [&bytes[..]])? {
                         return Ok(Step::NobodyReads);
                     }
@@ -336,6 +335,6 @@ impl Session {
         let Some(socket) = self.link.socket() else { return };
         let at = self.tokio.now() + LAST_INPUT;
         // Whether it went or not, it is let go of.
-        until(&self.tokio, at, poll_fn(|cx| socket.poll_flush(cx))).await.map(drop).unwrap_or_default();
+        drop(until(&self.tokio, at, poll_fn(|cx| socket.poll_flush(cx))).await);
     }
 }

@@ -5,6 +5,7 @@ mod exec;
 mod follow;
 mod link;
 mod logs;
+mod modes;
 mod processes;
 mod run;
 mod serve;

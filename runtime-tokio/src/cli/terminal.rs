@@ -1,6 +1,6 @@
 //! The terminal of whoever calls: raw while a process has it, and as it was before on every way out.
 
-use super::Failure;
+use super::{Failure, modes::Modes};
 use bytes::Bytes;
 use hangar_core::process::TtySize;
 use rustix::{
@@ -22,9 +22,9 @@ pub(super) const USUAL: TtySize = TtySize { cols: 80, rows: 24 };
 /// Bytes of one read of the input.
 const READ: usize = 16 * 1024;
 
-/// How the terminal was before it was made raw. For the whole process, as the terminal is: whoever ends it, by a signal
+/// How the terminal was before it was made raw, and what its program has switched since. For the whole process, as the terminal is: whoever ends it, by a signal
 /// or a panic, finds it here.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+static BEFORE: Mutex<Option<(Termios, Modes)>> = Mutex::new(None);
 
 /// Whether the input is a terminal.
 pub(super) fn is_terminal() -> bool {
@@ -49,7 +49,7 @@ impl Raw {
         let before = tcgetattr(stdio::stdin()).map_err(failed)?;
         let mut raw = before.clone();
         raw.make_raw();
-        *lock() = Some(before);
+        *lock() = Some((before, Modes::default()));
         let begun = Self(());
         let then = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
@@ -69,9 +69,21 @@ impl Drop for Raw {
 
 /// Makes the terminal what it was before. What was typed and not read goes to whoever reads next.
 pub(super) fn restore() {
-    if let Some(before) = lock().take() {
-        // Where it cannot be, the terminal is gone.
+    if let Some((before, modes)) = lock().take() {
+        let undo = modes.undo();
+        // Past the standard library's lock, which a thread may hold that waits for whoever reads this. Where it cannot be
+        // done, the terminal is gone.
+        if isatty(stdio::stdout()) && !undo.is_empty() {
+            rustix::io::write(stdio::stdout(), undo.as_bytes()).ok();
+        }
         tcsetattr(stdio::stdin(), OptionalActions::Now, &before).ok();
+    }
+}
+
+/// Looks at output that is shown, for what has to be undone after it.
+pub(super) fn look(output: &[u8]) {
+    if let Some((_, modes)) = &mut *lock() {
+        modes.look(output);
     }
 }
 
@@ -80,7 +92,7 @@ pub(super) fn line_end() -> &'static str {
     if lock().is_some() { "\r\n" } else { "\n" }
 }
 
-fn lock() -> std::sync::MutexGuard<'static, Option<Termios>> {
+fn lock() -> std::sync::MutexGuard<'static, Option<(Termios, Modes)>> {
     BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
