@@ -185,7 +185,7 @@ impl Session {
         }
         if terminal::is_terminal() && view.tty.is_some() {
             say(format_args!("attached to {}; {} leaves it running", view.id, session.key));
-            session.take_terminal()?;
+            session.take_terminal(view.tty)?;
         } else if terminal::is_terminal() {
             say(format_args!("attached to {}; Ctrl-D ends its input, Ctrl-C leaves it running", view.id));
         }
@@ -193,7 +193,7 @@ impl Session {
         Ok(session)
     }
 
-    fn take_terminal(&mut self) -> Result<(), Failure> {
+    fn take_terminal(&mut self, has: Option<TtySize>) -> Result<(), Failure> {
         let mut signals = StopSignals::listen(&self.tokio).map_err(Failure::new)?;
         self.tokio.spawn(Box::pin(async move {
             let stop = signals.next().await;
@@ -202,7 +202,12 @@ impl Session {
         }));
         self.resized = Some(signal(SignalKind::window_change()).map_err(Failure::new)?);
         self.raw = Some(Raw::begin()?);
-        self.draw_again();
+        // Another size is reason enough to draw again.
+        if terminal::size() == has {
+            self.draw_again();
+        } else {
+            self.resize();
+        }
         Ok(())
     }
 

@@ -60,6 +60,9 @@ pub(super) struct Link {
     target: Target,
     state: State,
     backoff: Duration,
+    /// The byte that comes next, where that is known: a server that is asked by a frame's number does not know how many
+    /// bytes are missing after it.
+    next: Option<u64>,
     /// Since when it is not connected any more; None before the first time, too.
     lost: Option<Time>,
     /// The loss was said.
@@ -77,7 +80,18 @@ enum State {
 impl Link {
     pub(super) fn new(client: Client, runtime: TokioRuntime, target: Target) -> Self {
         let state = State::Connecting(connect(&client, &runtime, &target));
-        Self { client, runtime, target, state, backoff: BACKOFF.0, lost: None, said: false, was_ready: false }
+        let next = (target.begin == Begin::After(0)).then_some(0);
+        Self {
+            client,
+            runtime,
+            target,
+            state,
+            backoff: BACKOFF.0,
+            next,
+            lost: None,
+            said: false,
+            was_ready: false,
+        }
     }
 
     /// The socket, while there is one.
@@ -132,9 +146,12 @@ impl Link {
             SocketEvent::Frame { seq, channel, bytes } => {
                 self.target.begin = Begin::After(seq);
                 self.backoff = BACKOFF.0;
+                self.next = self.next.map(|next| next + bytes.len() as u64);
                 Ok(Some(LinkEvent::Output { channel, bytes }))
             }
-            SocketEvent::Gap(gap) => {
+            SocketEvent::Gap(mut gap) => {
+                gap.bytes = gap.bytes.or_else(|| gap.to_offset.checked_sub(self.next?));
+                self.next = Some(gap.to_offset);
                 // So that it is told once.
                 self.target.begin = Begin::After(gap.to_seq.saturating_sub(1));
                 Ok(Some(LinkEvent::Gap(gap)))
@@ -220,9 +237,7 @@ fn connect(
 
 /// What a gap lost, for a person.
 pub(super) fn say_gap(gap: &GapView) {
-    // Frames are counted from 1, and bytes from 0.
-    let bytes = gap.bytes.or_else(|| (gap.from_seq == Some(1)).then_some(gap.to_offset));
-    match bytes {
+    match gap.bytes {
         Some(bytes) => say(format_args!("… {bytes} bytes of output are gone")),
         None => say("… some of the output is gone"),
     }

@@ -138,7 +138,8 @@ impl Failure {
 
 /// Says something to a person, on stderr; where nobody reads that, there is nobody to tell.
 fn say(message: impl fmt::Display) {
-    drop(write!(std::io::stderr(), "hangar: {message}{}", terminal::line_end()));
+    let (before, after) = terminal::around_line();
+    drop(write!(std::io::stderr(), "{before}hangar: {message}{after}"));
 }
 
 pub(crate) fn main() -> ExitCode {

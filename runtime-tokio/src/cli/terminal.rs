@@ -87,9 +87,10 @@ pub(super) fn look(output: &[u8]) {
     }
 }
 
-/// How a line ends on stderr: a raw terminal does not go back to the first column by itself.
-pub(super) fn line_end() -> &'static str {
-    if lock().is_some() { "\r\n" } else { "\n" }
+/// What stands before and after a line on stderr: a raw terminal does not go back to the first column by itself, and
+/// may be anywhere in a line of its program's.
+pub(super) fn around_line() -> (&'static str, &'static str) {
+    if lock().is_some() { ("\r\n", "\r\n") } else { ("", "\n") }
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Option<(Termios, Modes)>> {
