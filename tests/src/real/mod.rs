@@ -8,6 +8,7 @@
 //! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
 //! * [`binary`]: the `hangar` command, built and started.
 //! * [`peers`]: programs of others.
+//! * [`proxy`]: a connection that breaks.
 //!
 //! Nothing here is asserted to happen sooner than within seconds; what must not happen early is held up by a pipe,
 //! not by time. [`On::check`] bounds every check from the outside.
@@ -22,11 +23,12 @@ pub mod binary;
 pub mod client;
 pub mod machine;
 pub mod peers;
+pub mod proxy;
 pub mod server;
 pub mod socket;
 pub mod stream;
 
-pub use binary::{Hangar, Serving, hangar};
+pub use binary::{Ended, Hangar, Serving, hangar};
 pub use client::{Call, Client, Reply, line};
 pub use machine::{Folder, Gate, Mark, is_root, skip, wait_until};
 pub use server::{Options, Server};

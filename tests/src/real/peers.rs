@@ -29,6 +29,12 @@ pub fn curl(test: &str) -> Option<PathBuf> {
     found(test, runs(&curl, "--version").then_some(curl), "there is no curl")
 }
 
+/// `tmux`.
+pub fn tmux(test: &str) -> Option<PathBuf> {
+    let tmux = PathBuf::from("tmux");
+    found(test, runs(&tmux, "-V").then_some(tmux), "there is no tmux")
+}
+
 /// Where `tests/peers/install.sh` puts what it installs.
 pub fn folder() -> PathBuf {
     binary::target().0.join("peers")

@@ -1,0 +1,103 @@
+//! A way between a client and a server that breaks when it is told to.
+
+use std::{
+    collections::VecDeque,
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// A TCP proxy. Dropped, it breaks what is open, and takes nothing any more.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    open: Vec<TcpStream>,
+    refuse: bool,
+    /// Bytes after which connections break that the server answers with more than that, one after the other.
+    cuts: VecDeque<usize>,
+}
+
+impl Proxy {
+    /// A proxy of a server.
+    pub fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let of_all = Arc::downgrade(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Some(shared) = of_all.upgrade() else { return };
+                if shared.lock().unwrap().refuse {
+                    continue;
+                }
+                let Ok(server) = TcpStream::connect(server) else { continue };
+                let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                shared.lock().unwrap().open.extend([up.try_clone().unwrap(), down.try_clone().unwrap()]);
+                thread::spawn(move || pump(up, server, None));
+                thread::spawn(move || pump(down, client, Some(&shared)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Breaks every connection.
+    pub fn cut(&self) {
+        for socket in self.shared.lock().unwrap().open.drain(..) {
+            // It may be closed already.
+            socket.shutdown(Shutdown::Both).ok();
+        }
+    }
+
+    /// Breaks a connection once the server has sent so many bytes on it; then the next one, with the next number.
+    pub fn cut_after(&self, bytes: &[usize]) {
+        self.shared.lock().unwrap().cuts = bytes.iter().copied().collect();
+    }
+
+    /// Whether new connections are closed at once.
+    pub fn refuse(&self, refuse: bool) {
+        self.shared.lock().unwrap().refuse = refuse;
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.refuse(true);
+        self.cut();
+        // So that it looks.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+/// Passes bytes on until one side ends.
+fn pump(mut from: TcpStream, mut to: TcpStream, shared: Option<&Mutex<Shared>>) {
+    let mut buffer = [0; 4096];
+    let mut passed = 0;
+    while let Ok(len @ 1..) = from.read(&mut buffer) {
+        passed += len;
+        let mut keep = len;
+        if let Some(shared) = shared {
+            let cuts = &mut shared.lock().unwrap().cuts;
+            if let Some(over) = cuts.front().and_then(|cut| passed.checked_sub(*cut)) {
+                cuts.pop_front();
+                keep = len.saturating_sub(over);
+                passed = usize::MAX;
+            }
+        }
+        if to.write_all(&buffer[..keep]).is_err() || passed == usize::MAX {
+            break;
+        }
+    }
+    from.shutdown(Shutdown::Both).ok();
+    to.shutdown(Shutdown::Both).ok();
+}
