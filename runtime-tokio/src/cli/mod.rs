@@ -9,6 +9,7 @@ mod modes;
 mod processes;
 mod run;
 mod serve;
+mod session;
 mod terminal;
 
 use clap::{Args, Parser, Subcommand};
@@ -56,12 +57,13 @@ enum Command {
     /// Attach this terminal to a background process
     ///
     /// What you type is its input, and what it prints is shown. With a terminal of its own (`hangar start --tty`) it gets
-    /// yours, every key included but the one that detaches. A connection that breaks comes back by itself, and no output
-    /// is lost or shown twice. The exit code is the process's own; 0 after detaching.
+    /// yours, every key included but the one that detaches. A connection that breaks comes back by itself: no output
+    /// is shown twice, and what was lost meanwhile is said. The exit code is the process's own; 0 after detaching.
     Attach(attach::Attach),
     /// Show what a background process printed
     ///
-    /// That is the last 256 KiB, where it was not started with another --max-log-bytes; what is gone is said.
+    /// That is the last 256 KiB, where it was not started with another --max-log-bytes; what is gone is said. Without -f
+    /// its standard error is shown with the rest, in the order in which it came.
     Logs(logs::Logs),
     /// End a background process, or send it a signal
     ///
