@@ -170,6 +170,13 @@ fn a_shell_has_the_terminal() {
     });
 }
 
+/// Sends a signal to the `hangar attach` of these arguments.
+fn signal_to_attach(signal: &str, give_up: u32) {
+    let its = format!("--give-up 0[.]{give_up}");
+    let sent = Command::new("pkill").args([&format!("-{signal}"), "-f", "--", &its]).status();
+    assert!(sent.unwrap().success());
+}
+
 #[test]
 fn the_terminal_is_given_back_to_whoever_ends_it() {
     let Some(tmux) = tmux("the_terminal_is_given_back_to_whoever_ends_it", "") else { return };
@@ -188,14 +195,28 @@ fn the_terminal_is_given_back_to_whoever_ends_it() {
             // On another screen, without a cursor.
             screen.line(r"printf '\033[?1049h\033[?25lother\n'");
             screen.shows("other");
-            let its = format!("--give-up 0[.]{give_up}");
-            let sent = Command::new("pkill").args([&format!("-{signal}"), "-f", "--", &its]).status();
-            assert!(sent.unwrap().success());
+            signal_to_attach(signal, give_up);
             screen.prompts("outer>");
             assert_eq!(screen.run(&["display", "-p", "#{alternate_on} #{cursor_flag}"]), "0 1\n", "{signal}");
             screen.line("[ \"$before\" = \"$(stty -g)\" ] && echo as it was");
             screen.shows("\nas it was");
         }
+        // A shell that has it meanwhile.
+        screen.clear("outer>");
+        screen.line(&format!("{ATTACH} --give-up 0.{give_up}"));
+        screen.prompts("inner>");
+        signal_to_attach("STOP", give_up);
+        screen.prompts("outer>");
+        screen.line("fg");
+        screen.prompts("inner>");
+        screen.line("sleep 777");
+        mark.wait_for("sleep 777");
+        screen.keys(&["C-c"]);
+        screen.prompts("inner>");
+        screen.line("echo it is $?");
+        screen.shows("it is 130");
+        screen.keys(&["C-]"]);
+        screen.prompts("outer>");
         // A server that is gone for good.
         screen.clear("outer>");
         screen.line(&format!("{ATTACH} --give-up 0.5"));

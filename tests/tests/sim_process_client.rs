@@ -60,7 +60,9 @@ async fn rest(socket: &mut ProcessSocket) -> (Vec<u8>, u64, u64, Option<i32>) {
                 assert!(matches!(closed, SocketEvent::Closed { code: 1000, .. }), "{closed:?}");
                 return (output, first, last, end.exit_code);
             }
-            other => panic!("{other:?}"),
+            other @ (SocketEvent::Ready { .. } | SocketEvent::Gap(_) | SocketEvent::Closed { .. }) => {
+                panic!("{other:?}")
+            }
         }
     }
 }
@@ -164,9 +166,9 @@ fn a_refusal_is_told_before_there_is_a_socket() {
     run(Setup::default(), async |world: &World| {
         let client = client(world);
         let id = start(&client, "hang").await;
-        let refused = |error: ClientError| match error {
-            ClientError::Refused { status, code, .. } => (status.as_u16(), code),
-            other => panic!("{other}"),
+        let refused = |error: ClientError| {
+            let ClientError::Refused { status, code, .. } = error else { panic!("{error}") };
+            (status.as_u16(), code)
         };
         let error = client.stream_access("box", "nothing", Mode::Logs).await.unwrap_err();
         assert_eq!(refused(error), (404, "not_found".to_owned()));

@@ -35,6 +35,9 @@ const MAX_TYPED: usize = 64 * 1024;
 /// be one.
 const REDRAW: Duration = Duration::from_millis(150);
 
+/// SIGCONT.
+const CONT: i32 = rustix::process::Signal::CONT.as_raw();
+
 /// How long what was typed before the detach key may take to be sent.
 const LAST_INPUT: Duration = Duration::from_secs(1);
 
@@ -59,6 +62,8 @@ pub(super) struct Session {
     eof: (bool, bool),
     detached: bool,
     resized: Option<Signal>,
+    /// It was stopped, and a shell let it go on.
+    continued: Option<Signal>,
     /// When the terminal gets its own size, after another one.
     redraw: Option<Time>,
     deadline: Deadline,
@@ -76,6 +81,7 @@ impl Session {
             eof: (false, false),
             detached: false,
             resized: None,
+            continued: None,
             redraw: None,
             deadline: Deadline::default(),
         };
@@ -100,6 +106,7 @@ impl Session {
             std::process::exit(stop.exit_code().into());
         }));
         self.resized = Some(signal(SignalKind::window_change()).map_err(Failure::new)?);
+        self.continued = Some(signal(SignalKind::from_raw(CONT)).map_err(Failure::new)?);
         self.raw = Some(Raw::begin()?);
         // Another size is reason enough to draw again.
         if terminal::size() == has {
@@ -164,7 +171,7 @@ impl Session {
             if self.detached {
                 return Poll::Ready(Ok(None));
             }
-            self.look_at_size(cx);
+            self.look_at_terminal(cx);
             self.send();
             match self.link.poll_next(cx) {
                 Poll::Ready(event) => return Poll::Ready(event.map(Some)),
@@ -201,7 +208,13 @@ impl Session {
         }
     }
 
-    fn look_at_size(&mut self, cx: &mut Context<'_>) {
+    fn look_at_terminal(&mut self, cx: &mut Context<'_>) {
+        if let (Some(signal), Some(raw)) = (&mut self.continued, &self.raw)
+            && signal.poll_recv(cx).is_ready()
+        {
+            raw.again();
+            self.draw_again();
+        }
         let mut resized = false;
         while let Some(signal) = &mut self.resized
             && signal.poll_recv(cx).is_ready()

@@ -61,6 +61,18 @@ impl Raw {
     }
 }
 
+impl Raw {
+    /// Makes it raw again, after a shell that had it meanwhile.
+    pub(super) fn again(&self) {
+        let failed = |error: Errno| tracing::debug!(%error, "the terminal is not raw any more");
+        let raw = tcgetattr(stdio::stdin()).and_then(|mut raw| {
+            raw.make_raw();
+            tcsetattr(stdio::stdin(), OptionalActions::Now, &raw)
+        });
+        raw.unwrap_or_else(failed);
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
         restore();
