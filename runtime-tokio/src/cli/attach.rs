@@ -75,6 +75,8 @@ pub(super) async fn attach(
     tail: Option<Tail>,
     how: How,
 ) -> Result<u8, Failure> {
+    // Whoever is shown all that was printed needs nothing drawn again.
+    let draw_again = tail != Some(Tail::All);
     let target = Target {
         sandbox,
         process,
@@ -86,7 +88,7 @@ pub(super) async fn attach(
     let LinkEvent::Ready(view) = link.next().await? else {
         return Err(Failure::new("this is not how hangar answers: it is not ready"));
     };
-    let mut session = Session::begin(link, &tokio, &view, how.detach_key)?;
+    let mut session = Session::begin(link, &tokio, &view, how.detach_key, draw_again)?;
     let over = session.follow().await;
     // The terminal is given back before anything else is said on it.
     drop(session);

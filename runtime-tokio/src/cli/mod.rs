@@ -58,7 +58,8 @@ enum Command {
     ///
     /// What you type is its input, and what it prints is shown. With a terminal of its own (`hangar start --tty`) it gets
     /// yours, every key included but the one that detaches. A connection that breaks comes back by itself: no output
-    /// is shown twice, and what was lost meanwhile is said. The exit code is the process's own; 0 after detaching.
+    /// is shown twice, and what was lost meanwhile is said. What was typed just before it broke may be lost. The exit code
+    /// is the process's own; 0 after detaching.
     Attach(attach::Attach),
     /// Show what a background process printed
     ///

@@ -70,7 +70,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn begin(link: Link, tokio: &TokioRuntime, view: &View, key: Key) -> Result<Self, Failure> {
+    /// On a link that is ready. With `draw_again` a program that fills the screen is made to do so.
+    pub(super) fn begin(
+        link: Link,
+        tokio: &TokioRuntime,
+        view: &View,
+        key: Key,
+        draw_again: bool,
+    ) -> Result<Self, Failure> {
         let mut session = Self {
             link,
             tokio: tokio.clone(),
@@ -90,7 +97,13 @@ impl Session {
         }
         if terminal::is_terminal() && view.tty.is_some() {
             say(format_args!("attached to {}; {} leaves it running", view.id, session.key));
-            session.take_terminal(view.tty)?;
+            session.take_terminal()?;
+            // Another size is reason enough to draw.
+            if draw_again && terminal::size() == view.tty {
+                session.draw_again();
+            } else {
+                session.resize();
+            }
         } else if terminal::is_terminal() {
             say(format_args!("attached to {}; Ctrl-D ends its input, Ctrl-C leaves it running", view.id));
         }
@@ -98,7 +111,7 @@ impl Session {
         Ok(session)
     }
 
-    fn take_terminal(&mut self, has: Option<TtySize>) -> Result<(), Failure> {
+    fn take_terminal(&mut self) -> Result<(), Failure> {
         let mut signals = StopSignals::listen(&self.tokio).map_err(Failure::new)?;
         self.tokio.spawn(Box::pin(async move {
             let stop = signals.next().await;
@@ -108,12 +121,6 @@ impl Session {
         self.resized = Some(signal(SignalKind::window_change()).map_err(Failure::new)?);
         self.continued = Some(signal(SignalKind::from_raw(CONT)).map_err(Failure::new)?);
         self.raw = Some(Raw::begin()?);
-        // Another size is reason enough to draw again.
-        if terminal::size() == has {
-            self.draw_again();
-        } else {
-            self.resize();
-        }
         Ok(())
     }
 
