@@ -262,6 +262,20 @@ fn a_connection_that_breaks_comes_back_without_a_trace_in_the_output() {
 }
 
 #[test]
+fn the_limit_of_a_stream_is_no_end_of_what_is_followed() {
+    cli("the_limit_of_a_stream_is_no_end_of_what_is_followed", || {
+        let serving = Serving::start(|command| {
+            command.env("HANGAR_STREAM_MAX_BYTES", "50000");
+            command.env("HANGAR_STREAM_BYTES_PER_SECOND", "1000000000");
+        });
+        let id = start(&serving, &["--max-log-bytes", "4000000", "seq 1 50000; exit 4"]);
+        let ended = run(&serving, &["attach", "local", &id, "--tail", "all"]);
+        assert!(ended.stdout == numbered(50_000), "{} bytes", ended.stdout.len());
+        assert_eq!((ended.code, ended.stderr.as_str()), (4, ""));
+    });
+}
+
+#[test]
 fn what_was_lost_meanwhile_is_said() {
     cli("what_was_lost_meanwhile_is_said", || {
         let serving = Serving::start(|_| {});

@@ -152,7 +152,7 @@ fn a_shell_has_the_terminal() {
         mark.wait_for("sleep 777");
         screen.keys(&["C-z"]);
         screen.shows("Stopped");
-        screen.line("kill %1; wait; echo 'é€'");
+        screen.line("kill -9 %1; wait %1; echo 'é€'");
         screen.shows("\né€\n");
         // Detached, attached to, and at last ended.
         screen.keys(&["C-]"]);
@@ -165,6 +165,15 @@ fn a_shell_has_the_terminal() {
         screen.shows("é€");
         screen.line("exit 9");
         screen.prompts("outer>");
+        screen.line("echo ended $?");
+        screen.shows("ended 9");
+        // Started and attached to in one, with this terminal's size from the beginning.
+        screen.clear("outer>");
+        screen.line("$HANGAR start local --tty --attach 'stty size; read -n1 x; echo \"got $x\"; exit 9'");
+        screen.shows("\n20 70");
+        screen.keys(&["q"]);
+        screen.prompts("outer>");
+        screen.shows("got q");
         screen.line("echo ended $?; [ \"$before\" = \"$(stty -g)\" ] && echo as it was");
         screen.shows("ended 9\nas it was");
     });
