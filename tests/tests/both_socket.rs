@@ -107,7 +107,10 @@ fn a_killed_process_says_by_which_signal(on: On) {
 fn a_terminal_is_typed_at_and_resized(on: On) {
     let server = on.start();
     let client = server.client();
-    let process = client.start(&json!({ "command": "exec bash --norc", "tty": { "cols": 90, "rows": 33 } }));
+    let mark = Mark::new();
+    let env = json!({ (Mark::NAME): mark.value() });
+    let tty = json!({ "cols": 90, "rows": 33 });
+    let process = client.start(&json!({ "command": "exec bash --norc", "tty": tty, "env": env }));
     let mut socket = client.open(&process, "attach", "");
     assert_eq!(socket.ready()["process"]["tty"], json!({ "cols": 90, "rows": 33 }));
     socket.input(b"PS1=; stty size\r");
@@ -120,6 +123,8 @@ fn a_terminal_is_typed_at_and_resized(on: On) {
     // What is typed is shown, too: what is waited for is not in it.
     socket.input(b"stty size; echo go$((1+1)); sleep 600\r");
     assert!(socket.read_until("go2").contains("20 70"));
+    // Until then the terminal is not its own.
+    mark.wait_for("sleep 600");
     socket.input(b"\x03");
     socket.input(b"echo in$((1+1))terrupted\r");
     socket.read_until("in2terrupted");

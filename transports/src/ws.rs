@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One task owns the socket: it never waits for one direction while the other could go on. What the client does not
-//! take waits in the outbox, some [`BATCH`] bytes; past that the process is not read, and what is evicted meanwhile is a
+//! take waits in the outbox, some 64 KiB; past that the process is not read, and what is evicted meanwhile is a
 //! gap, or the end of a client that takes nothing at all.
 
 mod outbox;
