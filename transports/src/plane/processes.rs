@@ -342,11 +342,15 @@ impl Plane {
         caller: &Caller,
         background: &Arc<Background>,
     ) -> Result<Arc<Background>, ApiError> {
-        background.stop();
-        let call = background.call.clone();
-        let sandbox = background.sandbox.id().to_owned();
-        self.over(background).await;
-        self.start_process(caller, &sandbox, call, Some(background.id.clone())).await
+        let (plane, caller, background) = (Arc::clone(self), caller.clone(), Arc::clone(background));
+        // To its end: who asked may leave between the two halves of it.
+        self.to_its_end(async move {
+            background.stop();
+            plane.over(&background).await;
+            let (call, sandbox) = (background.call.clone(), background.sandbox.id());
+            plane.start_process(&caller, sandbox, call, Some(background.id.clone())).await
+        })
+        .await
     }
 
     /// The caller's process with this id, or the newest with this name.
