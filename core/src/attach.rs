@@ -132,11 +132,6 @@ impl Attach {
         self.close = Some(self.close.map_or(reason, |close| close.or(reason)));
     }
 
-    /// Bytes that were sent.
-    pub const fn sent(&self) -> u64 {
-        self.sent
-    }
-
     /// The offset of what comes next: what a client resumes with.
     pub const fn next(&self) -> u64 {
         self.reader.offset()

@@ -199,8 +199,17 @@ fn the_last_lines_begin_at_a_frame() {
     let begin = ["f\ng", "f\ng", "d", "b\nc\n", "b\nc\n", "a\n", "a\n"];
     assert_eq!([1, 2, 3, 4, 5, 6, 99].map(|lines| tail(lines, 100)), begin);
     assert_eq!((tail(9, 6).as_str(), tail(9, 3).as_str()), ("d", "f\ng"));
+    // A newline at the very end begins no line.
+    print(&mut log, &["h\n"]);
+    assert_eq!([1, 2].map(|lines| text(Reader::tail(&mut log, lines, 100).take(&mut log))), ["f\ng", "f\ng"]);
     assert_eq!(Reader::tail(&mut log, 0, 100).take(&mut log), None);
-    assert_eq!(Reader::tail(&mut log, 9, 2).take(&mut log), None);
+    assert_eq!(
+        (
+            text(Reader::tail(&mut log, 9, 2).take(&mut log)).as_str(),
+            Reader::tail(&mut log, 9, 1).take(&mut log)
+        ),
+        ("h\n", None)
+    );
 }
 
 #[test]
