@@ -22,6 +22,8 @@ pub struct Table<T> {
     entries: BTreeMap<String, Entry<T>>,
     /// Ids in the order in which they ended.
     ended: Vec<String>,
+    /// Places that are held, by owner.
+    reserved: BTreeMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -60,20 +62,33 @@ pub struct Ended<T> {
 impl<T: Clone> Table<T> {
     /// An empty table.
     pub const fn new(config: Config) -> Self {
-        Self { config, entries: BTreeMap::new(), ended: Vec::new() }
+        Self { config, entries: BTreeMap::new(), ended: Vec::new(), reserved: BTreeMap::new() }
     }
 
-    /// Whether its owner may have one more that runs.
-    pub fn check(&self, owner: &str) -> Result<(), TooMany> {
+    /// Holds a place for one more of this owner's that runs, while it is being started.
+    pub fn reserve(&mut self, owner: &str) -> Result<(), TooMany> {
         let running = self.running(owner);
-        if running < self.config.max_running { Ok(()) } else { Err(TooMany(running)) }
+        if running >= self.config.max_running {
+            return Err(TooMany(running));
+        }
+        *self.reserved.entry(owner.to_owned()).or_default() += 1;
+        Ok(())
     }
 
-    /// Enters a process that is being started.
-    pub fn insert(&mut self, id: String, key: Key, value: T) -> Result<(), TooMany> {
-        self.check(&key.owner)?;
+    /// Gives a place back that was held.
+    pub fn release(&mut self, owner: &str) {
+        if let Some(reserved) = self.reserved.get_mut(owner) {
+            *reserved = reserved.saturating_sub(1);
+            if *reserved == 0 {
+                self.reserved.remove(owner);
+            }
+        }
+    }
+
+    /// Enters a process that was started, in the place that was held for it.
+    pub fn insert(&mut self, id: String, key: Key, value: T) {
+        self.release(&key.owner);
         self.entries.insert(id, Entry { key, ended_bytes: None, value });
-        Ok(())
     }
 
     /// It ended, and `bytes` of its output are kept.
@@ -135,9 +150,10 @@ impl<T: Clone> Table<T> {
             .map(|entry| (&entry.key, &entry.value))
     }
 
-    /// How many of this owner's run.
+    /// How many of this owner's run, or are being started.
     pub fn running(&self, owner: &str) -> usize {
-        self.all_running().filter(|(key, _)| key.owner == owner).count()
+        let reserved = self.reserved.get(owner).copied().unwrap_or_default();
+        reserved + self.all_running().filter(|(key, _)| key.owner == owner).count()
     }
 
     /// How many there are, running or not.
@@ -164,9 +180,9 @@ mod tests {
     #[test]
     fn an_owner_finds_its_own_by_id_and_the_newest_by_name() {
         let mut table = Table::new(CONFIG);
-        table.insert("01A".into(), key("me", Some("dev")), 1).unwrap();
-        table.insert("01B".into(), key("me", Some("dev")), 2).unwrap();
-        table.insert("01C".into(), key("you", Some("dev")), 3).unwrap();
+        table.insert("01A".into(), key("me", Some("dev")), 1);
+        table.insert("01B".into(), key("me", Some("dev")), 2);
+        table.insert("01C".into(), key("you", Some("dev")), 3);
         let find = |owner, place, reference| table.find(owner, place, reference).copied();
         assert_eq!((find("me", "box", "01A"), find("me", "box", "dev")), (Some(1), Some(2)));
         assert_eq!((find("me", "box", "01C"), find("me", "other", "01A")), (None, None));
@@ -177,19 +193,27 @@ mod tests {
     #[test]
     fn as_many_run_as_may_and_no_more() {
         let mut table = Table::new(CONFIG);
-        table.insert("01A".into(), key("me", None), 1).unwrap();
-        table.insert("01B".into(), key("me", None), 2).unwrap();
-        assert_eq!(table.insert("01C".into(), key("me", None), 3), Err(TooMany(2)));
-        table.insert("01D".into(), key("you", None), 4).unwrap();
+        let start = |table: &mut Table<u32>, id: &str, owner: &str| {
+            table.reserve(owner)?;
+            table.insert(id.into(), key(owner, None), 0);
+            Ok(())
+        };
+        assert_eq!(start(&mut table, "01A", "me"), Ok(()));
+        // One that is being started counts, until it is given up.
+        assert_eq!((table.reserve("me"), table.running("me")), (Ok(()), 2));
+        assert_eq!((table.reserve("me"), start(&mut table, "01D", "you")), (Err(TooMany(2)), Ok(())));
+        table.release("me");
+        assert_eq!(start(&mut table, "01B", "me"), Ok(()));
+        assert_eq!((start(&mut table, "01C", "me"), table.running("me")), (Err(TooMany(2)), 2));
         assert_eq!(table.handle_ended("01A", 0), Ended { emptied: vec![], forgotten: vec![] });
-        assert_eq!((table.insert("01E".into(), key("me", None), 5), table.running("me")), (Ok(()), 2));
+        assert_eq!((start(&mut table, "01E", "me"), table.running("me")), (Ok(()), 2));
     }
 
     #[test]
     fn what_ended_first_loses_its_output_and_is_forgotten_first() {
         let mut table = Table::new(CONFIG);
         let mut end = |id: &str, owner: &str, bytes| {
-            table.insert(id.into(), key(owner, None), id.to_owned()).unwrap();
+            table.insert(id.into(), key(owner, None), id.to_owned());
             let Ended { emptied, forgotten } = table.handle_ended(id, bytes);
             (emptied.join(" "), forgotten.join(" "))
         };

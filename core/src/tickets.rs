@@ -19,7 +19,7 @@ impl<K: Clone + Ord, T> Tickets<K, T> {
 
     /// One more.
     pub fn issue(&mut self, key: K, value: T, now: Time) {
-        self.by_key.retain(|_, (until, _)| now < *until);
+        self.purge(now);
         if self.by_key.len() >= self.max
             && let Some(oldest) = self.by_key.iter().min_by_key(|(_, (until, _))| *until)
         {
@@ -38,6 +38,11 @@ impl<K: Clone + Ord, T> Tickets<K, T> {
     pub fn take(&mut self, key: &K, now: Time) -> Option<T> {
         let (until, value) = self.by_key.remove(key)?;
         (now < until).then_some(value)
+    }
+
+    /// Drops what is too late.
+    pub fn purge(&mut self, now: Time) {
+        self.by_key.retain(|_, (until, _)| now < *until);
     }
 
     /// How many can be taken, or are not dropped yet.

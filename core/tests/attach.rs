@@ -39,7 +39,7 @@ fn frame(seq: u64, offset: u64, channel: Channel, data: &'static [u8]) -> Output
 fn shown(output: Output) -> (String, u64) {
     match output {
         Output::Text { text, next, .. } => (text.pieces().collect(), next),
-        other => panic!("no text: {other:?}"),
+        Output::Frame(_) | Output::Gap(_) | Output::Closed { .. } | Output::Wait(_) => panic!("no text"),
     }
 }
 

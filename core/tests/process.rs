@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hangar_core::{
     Time,
     log::{Channel, Item, Reader, Retention},
-    process::{Config, Exit, LOST, Output, Process, Signal, StartFailure},
+    process::{Config, Exit, LOST, Output, Process, Signal, StartFailure, TtySize},
 };
 use std::time::Duration;
 
@@ -317,4 +317,19 @@ fn abandoned_output_slows_nobody() {
     assert_eq!((process.handle_output(Channel::Stdout, 0, b"123456"), process.wants_output()), (4, 0));
     process.abandon_output();
     assert_eq!((process.handle_output(Channel::Stdout, 0, b"56"), process.wants_output()), (2, usize::MAX));
+}
+
+#[test]
+fn what_it_is_started_with_and_how_is_told() {
+    let config = Config { tty: Some(TtySize { cols: 80, rows: 24 }), max_stdin: 10, ..Config::default() };
+    let mut process = Process::new(config, Time::ZERO);
+    assert_eq!((process.tty(), process.start_failed()), (Some(TtySize { cols: 80, rows: 24 }), false));
+    assert_eq!(process.stdin_room(), 10);
+    assert_eq!(process.write_stdin(Bytes::from_static(b"1234")), None);
+    assert_eq!(process.stdin_room(), 6);
+    process.resize(TtySize { cols: 90, rows: 30 });
+    assert_eq!(process.tty(), Some(TtySize { cols: 90, rows: 30 }));
+    process.handle_start_failed(&StartFailure { code: 127, message: "not found".into() }, 0);
+    assert!(process.start_failed());
+    assert_eq!(Process::new(Config::default(), Time::ZERO).tty(), None);
 }

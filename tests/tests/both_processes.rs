@@ -280,10 +280,22 @@ fn as_many_run_as_may(on: On) {
     options.settings.background_max_per_token = 2;
     let server = on.start_with(options);
     let client = server.client();
-    let [first, _second] = [(), ()].map(|()| client.start_line("sleep 60"));
+    let [first, mut second] = [(), ()].map(|()| client.start_line("sleep 60"));
     let refused = client.post(PROCESSES, &json!({ "command": "sleep 60" }));
     assert_eq!(refused.refusal(), (429, "too_many_processes".to_owned()));
     client.delete(&format!("{PROCESSES}/{first}"));
+    // A restart takes the place of what it ends.
+    for _ in 0..5 {
+        let reply = client.of("POST", &second, "/restart", &json!({}));
+        assert_eq!(reply.status, 201, "{reply:?}");
+        second = reply.json()["id"].as_str().unwrap().to_owned();
+    }
+    // What would refuse the start refuses before it is ended.
+    assert_eq!(client.post("/api/sandboxes/local/pause", &json!({})).status, 200);
+    let refused = client.of("POST", &second, "/restart", &json!({}));
+    assert_eq!(refused.refusal(), (409, "sandbox_paused".to_owned()));
+    assert_eq!(client.post("/api/sandboxes/local/resume", &json!({})).status, 200);
+    assert_eq!(client.show(&second)["status"], "running");
     wait_until("one may run again", || client.post(PROCESSES, &json!({ "command": "true" })).status == 201);
 }
 

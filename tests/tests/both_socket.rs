@@ -38,6 +38,7 @@ on_both! {
     who_leaves_is_not_missed
     a_reader_that_stalls_is_given_up_and_nobody_notices
     a_slow_reader_is_told_what_it_missed
+    answers_to_who_does_not_read_them_do_not_pile_up
 }
 
 /// The text of a reason and its code, as a close frame has them.
@@ -439,6 +440,18 @@ fn who_leaves_is_not_missed(on: On) {
     let mut socket = client.open(&process, "attach", "");
     socket.read_until("done");
     assert_eq!(client.show(&process)["status"], "running");
+}
+
+fn answers_to_who_does_not_read_them_do_not_pile_up(on: On) {
+    let server = on.start();
+    let client = server.client();
+    let process = client.start_line("sleep 60");
+    let mut socket = client.open(&process, "logs", "");
+    socket.tcp().set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    // As much as kernels hold, and then the server reads no more.
+    let ping = Message::Ping(tungstenite::Bytes::from_static(&[b'x'; 125]));
+    let stopped = (0..1_000_000).position(|_| socket.send(ping.clone()).is_err());
+    assert!(stopped.is_some(), "125 MB of pings were taken, and nobody reads what they are answered with");
 }
 
 /// A process that prints without an end, and a reader of it that does not read.

@@ -36,7 +36,7 @@ use std::{
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tungstenite::{
     Message,
-    error::{CapacityError, Error, ProtocolError},
+    error::{CapacityError, Error},
     protocol::{Role, WebSocketConfig, WebSocketContext},
 };
 
@@ -96,6 +96,8 @@ pub(crate) struct Session {
     closing_until: Option<Time>,
     /// The client has said its last: what waits is written, and nothing is read.
     finished: bool,
+    /// It has sent what is no message: what comes now is dropped.
+    refused: bool,
 }
 
 /// What came, as the library reads it, and what it wants to answer.
@@ -167,6 +169,7 @@ impl Session {
             heard: now,
             closing_until: None,
             finished: false,
+            refused: false,
             runtime,
         }
     }
@@ -180,7 +183,8 @@ impl Session {
                 Err(Gone::Left | Gone::Done) => return Pin::new(&mut self.io).poll_shutdown(cx).map(drop),
                 Ok(true) => {}
                 Ok(false) => {
-                    let alive = self.ping_at.min(self.heard + PONG_WITHIN);
+                    let heard_by = self.input.is_none().then(|| self.heard + PONG_WITHIN);
+                    let alive = heard_by.map_or(self.ping_at, |at| at.min(self.ping_at));
                     let at = Some(self.closing_until.unwrap_or(alive));
                     if self.deadline.poll(&*self.runtime, at, cx).is_pending() {
                         return Poll::Pending;
@@ -196,7 +200,10 @@ impl Session {
 
     /// Does what can be done now. Whether there may be more.
     fn step(&mut self, cx: &mut Context<'_>, now: Time, budget: &mut u32) -> Result<bool, Gone> {
-        if self.closing_until.is_some_and(|until| now >= until) || now.since(self.heard) >= PONG_WITHIN {
+        *budget = budget.saturating_sub(1);
+        // Who is not read from cannot be heard.
+        let silent = self.input.is_none() && now.since(self.heard) >= PONG_WITHIN;
+        if self.closing_until.is_some_and(|until| now >= until) || silent {
             return Err(Gone::Left);
         }
         if self.finished {
@@ -291,17 +298,24 @@ impl Session {
 
     /// Reads what came, and does what it says. Whether there may be more.
     fn read(&mut self, cx: &mut Context<'_>, now: Time, budget: &mut u32) -> Result<bool, Gone> {
+        if self.refused {
+            return self.discard(cx, budget);
+        }
+        // Answers to a client that does not take them would pile up.
+        if self.outbox.is_blocked() && self.outbox.len() >= BATCH {
+            return Ok(false);
+        }
         if let Some(input) = self.input.take() {
             self.input = self.type_in(cx, input);
             if self.input.is_some() {
                 return Ok(false);
             }
+            self.heard = now;
         }
         let mut more = false;
         while self.input.is_none() && !self.finished && *budget > 0 {
             match self.context.read(&mut self.inbound) {
                 Ok(message) => {
-                    self.heard = now;
                     self.handle(cx, message, now)?;
                     more = true;
                 }
@@ -310,6 +324,7 @@ impl Session {
                     if !self.fill(cx)? {
                         break;
                     }
+                    self.heard = now;
                 }
                 Err(Error::ConnectionClosed | Error::AlreadyClosed) => {
                     self.finished = true;
@@ -322,6 +337,19 @@ impl Session {
             }
         }
         Ok(more)
+    }
+
+    /// Reads what comes after something that was refused, and drops it: a socket that is closed with bytes unread is
+    /// reset, and the reset may reach the client before it has read why.
+    fn discard(&mut self, cx: &mut Context<'_>, budget: &mut u32) -> Result<bool, Gone> {
+        while *budget > 0 {
+            *budget -= 1;
+            if !self.fill(cx)? {
+                return Ok(false);
+            }
+            self.inbound.came.clear();
+        }
+        Ok(true)
     }
 
     /// Reads from the socket. Whether something came.
@@ -399,15 +427,15 @@ impl Session {
     fn refuse(&mut self, error: &Error, now: Time) {
         let code = match error {
             Error::Capacity(CapacityError::MessageTooLong { .. }) => 1009,
-            Error::Utf8(_) | Error::Protocol(ProtocolError::InvalidOpcode(_)) => 1007,
+            Error::Utf8(_) => 1007,
             _ => 1002,
         };
         self.refuse_with(code, &error.to_string(), now);
     }
 
     fn refuse_with(&mut self, code: u16, reason: &str, now: Time) {
+        self.refused = true;
         if self.closing_until.is_some() {
-            self.closing_until = Some(now);
             return;
         }
         if let Some(stream) = &mut self.stream {

@@ -1,8 +1,9 @@
 //! Terminals for commands.
 
+use super::User;
 use hangar_core::process::TtySize;
 use rustix::{
-    fs::{Mode, OFlags, open},
+    fs::{Mode, OFlags, Uid, fchown, open},
     io::ioctl_fionbio,
     process::{ioctl_tiocsctty, setsid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -28,13 +29,17 @@ pub(super) struct Pty {
 }
 
 impl Pty {
-    pub(super) fn open(size: TtySize) -> io::Result<Self> {
+    /// A terminal of this size; it belongs to `user` where that is another than ours.
+    pub(super) fn open(size: TtySize, user: &User) -> io::Result<Self> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
         let name = ptsname(&ours, Vec::new())?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let theirs = open(name.as_c_str(), flags, Mode::empty())?;
+        if !user.is_current() {
+            fchown(&theirs, Some(Uid::from_raw(user.uid)), None)?;
+        }
         resize(ours.as_fd(), size)?;
         ioctl_fionbio(&ours, true)?;
         Ok(Self { ours, theirs })

@@ -76,7 +76,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
     }
     command.envs(&spec.env).env(PROCESS_ID, &spec.id).env(SANDBOX_ID, &shared.sandbox_id);
     command.current_dir(&directory);
-    let ours = connect(&mut command, spec).map_err(|error| start_error(&error))?;
+    let ours = connect(&mut command, spec, &user).map_err(|error| start_error(&error))?;
     if !user.is_current() {
         // As root this also drops all other groups.
         command.uid(user.uid).gid(user.gid);
@@ -97,7 +97,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
 
 /// Gives the command pipes in a process group of its own, or a terminal in a session of its own: then this is our side
 /// of it.
-fn connect(command: &mut process::Command, spec: &Spec) -> io::Result<Option<OwnedFd>> {
+fn connect(command: &mut process::Command, spec: &Spec, user: &User) -> io::Result<Option<OwnedFd>> {
     let Some(size) = spec.process.tty else {
         command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -109,7 +109,7 @@ fn connect(command: &mut process::Command, spec: &Spec) -> io::Result<Option<Own
         }
         return Ok(None);
     };
-    let Pty { ours, theirs } = Pty::open(size)?;
+    let Pty { ours, theirs } = Pty::open(size, user)?;
     command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
     pty::lead_session_on_stdin(command);
     Ok(Some(ours))

@@ -57,8 +57,11 @@ async fn kept(client: &Client, sandbox: &str, process: &str, tail: Tail) -> Resu
     // From the first byte on, so that it is told what of it is gone.
     let mut since = 0;
     let mut last = Vec::new();
+    // Of a process that prints faster than this reads, there is no other end.
+    let mut end = None;
     loop {
         let page = client.read_log(sandbox, process, Some(since)).await.map_err(Failure::new)?;
+        let end = *end.get_or_insert(page.end);
         match tail {
             Tail::All => {
                 page.gap.iter().for_each(say_gap);
@@ -72,7 +75,7 @@ async fn kept(client: &Client, sandbox: &str, process: &str, tail: Tail) -> Resu
             }
         }
         since = page.next;
-        if !page.truncated {
+        if !page.truncated || since >= end {
             break;
         }
     }

@@ -159,9 +159,10 @@ impl Session {
                         self.draw_again();
                     }
                 }
-                LinkEvent::Ready(_) => {
-                    // Whatever of this was sent on the connection that broke may not have come.
-                    self.eof.1 = false;
+                LinkEvent::Ready(process) => {
+                    // It may not have come on the connection that broke. A terminal is not sent a second one: there it is
+                    // a character like others, and would end what reads next.
+                    self.eof.1 &= process.tty.is_some();
                     if self.raw.is_some() {
                         self.resize();
                     }

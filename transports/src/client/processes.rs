@@ -56,6 +56,8 @@ pub struct LogPage {
     pub bytes: Vec<u8>,
     /// The offset to go on from.
     pub next: u64,
+    /// The offset after the newest output there was.
+    pub end: u64,
     /// What was gone before it.
     pub gap: Option<GapView>,
     /// There is more already.
@@ -66,6 +68,7 @@ pub struct LogPage {
 struct RawPage {
     base64: String,
     next: u64,
+    end: u64,
     gap: Option<GapView>,
     #[serde(default)]
     truncated: bool,
@@ -151,9 +154,10 @@ impl Client {
         if let Some(since) = since {
             path += &format!("&since={since}");
         }
-        let RawPage { base64, next, gap, truncated } = self.json(Method::GET, &path, None::<&()>).await?;
+        let RawPage { base64, next, end, gap, truncated } =
+            self.json(Method::GET, &path, None::<&()>).await?;
         let bytes = BASE64_STANDARD.decode(base64).map_err(unexpected)?;
-        Ok(LogPage { bytes, next, gap, truncated })
+        Ok(LogPage { bytes, next, end, gap, truncated })
     }
 
     async fn json<T: DeserializeOwned>(

@@ -19,6 +19,7 @@ use hangar_core::{
     log::{CursorAhead, FRAME_MAX, Frame, Gap, Log, Reader},
     process::{Exit, Process, TtySize},
     text::Text,
+    tickets::Tickets,
 };
 use hyper::StatusCode;
 use std::{
@@ -30,8 +31,8 @@ use std::{
 /// How long a ticket can be used.
 pub const TICKET_TTL: Duration = Duration::from_secs(60);
 
-/// Tickets that are out at once; past it the oldest are dropped.
-pub(super) const MAX_TICKETS: usize = 10_000;
+/// Tickets of one token that are out at once; past it its oldest are dropped.
+const MAX_TICKETS: usize = 256;
 
 /// A client that takes nothing for this long, while what it would get next is gone, is given up.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -125,7 +126,8 @@ pub struct FollowStream {
 pub struct Ticket {
     /// The token that it was made with.
     caller: Caller,
-    background: Arc<Background>,
+    /// It does not keep the process: one that is not listed any more is gone.
+    background: Weak<Background>,
     mode: Mode,
 }
 
@@ -149,11 +151,6 @@ pub struct Minted {
 }
 
 impl Ticket {
-    /// The process.
-    pub const fn background(&self) -> &Arc<Background> {
-        &self.background
-    }
-
     /// What its holder may do.
     pub const fn mode(&self) -> Mode {
         self.mode
@@ -179,29 +176,41 @@ impl Plane {
         let mut random = [0; 32];
         self.runtime.random(&mut random);
         let token = tokens::ticket(&random);
-        let ticket = Ticket { caller: caller.clone(), background: Arc::clone(background), mode };
-        lock(&self.tickets).issue(tokens::hash(&token), ticket, self.runtime.now());
+        let ticket = Ticket { caller: caller.clone(), background: Arc::downgrade(background), mode };
+        lock(&self.tickets)
+            .entry(caller.token().to_owned())
+            .or_insert_with(|| Tickets::new(TICKET_TTL, MAX_TICKETS))
+            .issue(tokens::hash(&token), ticket, self.runtime.now());
         let ttl = i64::try_from(TICKET_TTL.as_millis()).unwrap_or(i64::MAX);
         Ok(Minted { token, expires_at_ms: self.runtime.wall_ms().saturating_add(ttl) })
     }
 
     /// What a ticket is for, if it can be used now: its token is asked again whether it may.
-    pub fn peek_ticket(&self, token: &str) -> Result<Ticket, ApiError> {
-        let ticket = lock(&self.tickets).peek(&tokens::hash(token), self.runtime.now()).cloned();
+    pub fn peek_ticket(&self, token: &str) -> Result<(Ticket, Arc<Background>), ApiError> {
+        let (hash, now) = (tokens::hash(token), self.runtime.now());
+        let ticket = lock(&self.tickets).values().find_map(|tickets| tickets.peek(&hash, now).cloned());
         let ticket = ticket.filter(|ticket| self.recheck(&ticket.caller).is_ok()).ok_or_else(bad_ticket)?;
-        if self.processes.is_gone(&ticket.background) {
-            return Err(ApiError::new(
-                StatusCode::GONE,
-                "process_gone",
-                "the process is not listed any more",
-            ));
-        }
-        Ok(ticket)
+        let background = ticket.background.upgrade();
+        let background =
+            background.filter(|background| !self.processes.is_gone(background)).ok_or_else(|| {
+                ApiError::new(StatusCode::GONE, "process_gone", "the process is not listed any more")
+            })?;
+        Ok((ticket, background))
+    }
+
+    /// Drops the tickets that are too late.
+    pub(super) fn purge_tickets(&self) {
+        let now = self.runtime.now();
+        lock(&self.tickets).retain(|_, tickets| {
+            tickets.purge(now);
+            !tickets.is_empty()
+        });
     }
 
     /// Uses a ticket: of several that do so at once one succeeds.
     pub fn redeem(&self, token: &str) -> Result<(), ApiError> {
-        let taken = lock(&self.tickets).take(&tokens::hash(token), self.runtime.now());
+        let (hash, now) = (tokens::hash(token), self.runtime.now());
+        let taken = lock(&self.tickets).values_mut().find_map(|tickets| tickets.take(&hash, now));
         taken.map(drop).ok_or_else(bad_ticket)
     }
 

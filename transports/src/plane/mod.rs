@@ -23,6 +23,7 @@ use hangar_backends::{Runtime, runtime::sleep_until};
 use hangar_core::{Close, tickets::Tickets};
 use processes::Processes;
 use sandboxes::Sandboxes;
+use std::collections::BTreeMap;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, Weak,
     atomic::{AtomicBool, Ordering},
@@ -38,7 +39,8 @@ pub struct Plane {
     sandboxes: Sandboxes,
     streams: Streams,
     processes: Processes,
-    tickets: Mutex<Tickets<Hash, follow::Ticket>>,
+    /// By token.
+    tickets: Mutex<BTreeMap<String, Tickets<Hash, follow::Ticket>>>,
     metrics: Arc<Metrics>,
     shutting_down: AtomicBool,
     /// A shutdown does not wait any longer.
@@ -59,7 +61,7 @@ impl Plane {
             streams: Streams::new(&settings, Arc::clone(&metrics)),
             sandboxes: Sandboxes::default(),
             processes: Processes::new(&settings),
-            tickets: Mutex::new(Tickets::new(follow::TICKET_TTL, follow::MAX_TICKETS)),
+            tickets: Mutex::default(),
             runtime: Arc::clone(&runtime),
             settings,
             tokens,
@@ -187,6 +189,7 @@ async fn recheck(plane: Weak<Plane>, runtime: Arc<dyn Runtime>) {
         });
         let next = runtime.now() + plane.settings.stream_recheck;
         plane.stop_processes_of_revoked();
+        plane.purge_tickets();
         drop(plane);
         sleep_until(&*runtime, next).await;
     }

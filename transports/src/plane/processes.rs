@@ -7,7 +7,7 @@ use super::{Plane, lock, sandboxes, tokens::Caller};
 use crate::ApiError;
 use bytes::Bytes;
 use hangar_backends::{
-    Handle,
+    Handle, Runtime,
     runtime::sleep_until,
     sandbox::{Command, Spec},
 };
@@ -81,6 +81,34 @@ pub struct Background {
     stopped: AtomicBool,
     restarted_from: Option<String>,
     handle: Arc<Handle>,
+    plane: Weak<Plane>,
+}
+
+/// A place for one more process of a token, while it is being started.
+struct Reserved {
+    plane: Arc<Plane>,
+    token: String,
+    filled: bool,
+}
+
+impl Reserved {
+    fn new(plane: &Arc<Plane>, token: &str) -> Result<Self, TooMany> {
+        lock(&plane.processes.table).reserve(token)?;
+        Ok(Self { plane: Arc::clone(plane), token: token.to_owned(), filled: false })
+    }
+
+    fn fill(mut self, id: String, key: Key, background: &Arc<Background>) {
+        self.filled = true;
+        lock(&self.plane.processes.table).insert(id, key, Arc::clone(background));
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if !self.filled {
+            lock(&self.plane.processes.table).release(&self.token);
+        }
+    }
 }
 
 impl Processes {
@@ -156,6 +184,12 @@ impl Background {
             let (timed_out, failed) = (process.timed_out(), process.start_failed());
             (process.exit_status(), process.is_running(), timed_out, failed, process.tty())
         });
+        // Its watcher may not have seen it yet.
+        if exit.is_some()
+            && let Some(plane) = self.plane.upgrade()
+        {
+            self.note_finish(&**plane.runtime());
+        }
         let finished = match exit {
             None => None,
             Some(Exit::Unknown) => Some((Status::Failed, FinishReason::Lost)),
@@ -179,6 +213,12 @@ impl Background {
             restarted_from: self.restarted_from.clone(),
             tty,
         }
+    }
+
+    /// It has ended, at the latest now.
+    fn note_finish(&self, runtime: &dyn Runtime) {
+        let now = runtime.wall_ms().max(1);
+        self.finished_at_ms.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst).ok();
     }
 
     /// When it ended: milliseconds since 1970.
@@ -300,8 +340,8 @@ impl Plane {
         if call.tty.is_some() && !entry.sandbox().capabilities().tty {
             return Err(ApiError::bad_field("tty", "unsupported", "tty: this sandbox has no terminals"));
         }
-        lock(&self.processes.table).check(caller.token())?;
         let (plane, token) = (Arc::clone(self), caller.token().to_owned());
+        let place = Reserved::new(self, &token)?;
         // To its end: a process that runs is in the table, also when whoever asked for it has left.
         self.to_its_end(async move {
             let id = plane.new_id();
@@ -317,15 +357,9 @@ impl Plane {
                 stopped: AtomicBool::new(false),
                 restarted_from,
                 handle,
+                plane: Arc::downgrade(&plane),
             });
-            let entered = {
-                let mut table = lock(&plane.processes.table);
-                table.insert(background.id.clone(), key, Arc::clone(&background))
-            };
-            if let Err(error) = entered {
-                background.handle.command(Process::kill);
-                return Err(error.into());
-            }
+            place.fill(background.id.clone(), key, &background);
             plane.runtime.spawn(Box::pin(watch(Arc::downgrade(&plane), Arc::clone(&background))));
             // Whoever revoked the token meanwhile did not find it yet.
             if plane.is_revoked(&background.token) {
@@ -344,9 +378,16 @@ impl Plane {
     ) -> Result<Arc<Background>, ApiError> {
         let (plane, caller, background) = (Arc::clone(self), caller.clone(), Arc::clone(background));
         // To its end: who asked may leave between the two halves of it.
+        // What would refuse the start refuses before anything is ended.
+        self.recheck(&caller)?;
+        self.sandboxes.usable(&caller, background.sandbox.id())?;
+        if self.is_shutting_down() {
+            return Err(ApiError::shutting_down());
+        }
         self.to_its_end(async move {
             background.stop();
             plane.over(&background).await;
+            plane.note_end(&background);
             let (call, sandbox) = (background.call.clone(), background.sandbox.id());
             plane.start_process(&caller, sandbox, call, Some(background.id.clone())).await
         })
@@ -384,6 +425,16 @@ impl Plane {
         }
     }
 
+    /// Notes that a process has ended; whoever comes second changes nothing.
+    fn note_end(&self, background: &Background) {
+        let held = background.handle.look(|process| process.log().held());
+        let Ended { emptied, forgotten } =
+            lock(&self.processes.table).handle_ended(&background.id, held as u64);
+        for background in emptied.into_iter().chain(forgotten) {
+            background.handle.command(Process::abandon_output);
+        }
+    }
+
     /// Waits until a process has ended and all its output was read.
     async fn over(&self, background: &Background) {
         let waiting = background.handle.watcher();
@@ -397,16 +448,12 @@ async fn watch(plane: Weak<Plane>, background: Arc<Background>) {
     std::future::poll_fn(|cx| waiting.poll_until(cx.waker(), |process| process.exit_status().is_some()))
         .await;
     let Some(runtime) = plane.upgrade().map(|plane| Arc::clone(&plane.runtime)) else { return };
-    background.finished_at_ms.store(runtime.wall_ms().max(1), Ordering::SeqCst);
+    background.note_finish(&*runtime);
     std::future::poll_fn(|cx| waiting.poll_until(cx.waker(), Process::is_over)).await;
     drop(waiting);
     let Some(ended) = plane.upgrade() else { return };
-    let held = background.handle.look(|process| process.log().held());
-    let Ended { emptied, .. } = lock(&ended.processes.table).handle_ended(&background.id, held as u64);
+    ended.note_end(&background);
     drop(ended);
-    for background in emptied {
-        background.handle.command(Process::abandon_output);
-    }
     sleep_until(&*runtime, runtime.now() + KEEP_ENDED).await;
     if let Some(plane) = plane.upgrade() {
         lock(&plane.processes.table).forget(&background.id);

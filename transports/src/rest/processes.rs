@@ -121,7 +121,7 @@ struct ApiView<'a> {
     started_at_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     finished_at_ms: Option<i64>,
-    /// The offset after its newest output.
+    /// The offset to go on from: after its newest output, or after what is given of it here.
     next: u64,
     #[serde(flatten)]
     page: Option<PageView>,
@@ -135,6 +135,8 @@ struct PageView {
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
     from: u64,
+    /// The offset after its newest output.
+    end: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     gap: Option<GapView>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -225,8 +227,9 @@ pub(super) async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         Encoding::Base64 => (None, Some(BASE64_STANDARD.encode(page.bytes))),
     };
     let gap = page.gap.as_ref().map(GapView::from);
-    let shown = PageView { output, base64, from: page.from, gap, truncated: page.truncated };
-    json(StatusCode::OK, &ApiView { next: page.next, page: Some(shown), ..ApiView::of(&background) })
+    let view = ApiView::of(&background);
+    let shown = PageView { output, base64, from: page.from, end: view.next, gap, truncated: page.truncated };
+    json(StatusCode::OK, &ApiView { next: page.next, page: Some(shown), ..view })
 }
 
 /// What the process prints, as events.

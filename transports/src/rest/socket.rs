@@ -23,8 +23,7 @@ pub(super) fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let query = Query::of(call.request.uri().query(), &["token", "seq", "tail"])?;
     let token = query.get("token").unwrap_or_default();
     let hint = start(&query)?;
-    let ticket = call.plane.peek_ticket(token)?;
-    let background = ticket.background();
+    let (ticket, background) = call.plane.peek_ticket(token)?;
     if ticket.mode() == Mode::Logs && background.is_logging_disabled() {
         return Err(logging_disabled());
     }
@@ -33,7 +32,7 @@ pub(super) fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         Mode::Attach => Start::Screen(background.view().tty),
     });
     // Without the connection: the session decides itself when its client is given up, and says so.
-    let stream = call.plane.follow(ticket.caller(), background, start, Encoding::Base64, None)?;
+    let stream = call.plane.follow(ticket.caller(), &background, start, Encoding::Base64, None)?;
     call.plane.redeem(token)?;
     call.connection.upgrade(Upgrade::new(stream, ticket.mode()));
     let mut response = Response::new(Body::empty());
@@ -85,7 +84,9 @@ impl Call<'_> {
         }
         if !has(&SEC_WEBSOCKET_VERSION, "13") {
             let message = "the only version of WebSockets is 13";
-            return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, "bad_version", message).with_upgrade());
+            return Err(
+                ApiError::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message).with_upgrade()
+            );
         }
         let key = headers.get(SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
         if key.len() != 24 {
