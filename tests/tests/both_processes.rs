@@ -135,6 +135,15 @@ fn a_poll_waits_for_something(on: On) {
         assert_eq!(waiting.join().unwrap()["output"], "here\n");
     });
     assert_eq!(server.plane().streams().leased(), 0);
+    // It does not outwait its sandbox.
+    let next = poll(client, &process, "")["next"].as_u64().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| poll(client, &process, &format!("?since={next}&wait_seconds=60")));
+        wait_until("it waits", || server.plane().streams().leased() == 1);
+        assert_eq!(client.post("/api/sandboxes/local/pause", &json!({})).status, 200);
+        assert_eq!(waiting.join().unwrap()["output"], "");
+    });
+    assert_eq!(client.post("/api/sandboxes/local/resume", &json!({})).status, 200);
     client.delete(&format!("{PROCESSES}/{process}"));
 }
 

@@ -8,7 +8,7 @@ use hangar_core::{
 };
 use hangar_tests::{
     on_both,
-    real::{Client, Gate, Mark, On, Options, Said, Server, Socket, Whole, wait_until},
+    real::{Client, Folder, Gate, Mark, On, Options, Said, Server, Socket, Whole, wait_until},
 };
 use serde_json::{Value, json};
 use std::{io::Read, net::Shutdown, thread, time::Duration};
@@ -346,13 +346,16 @@ fn what_is_no_message_ends_the_stream_and_says_why(on: On) {
 fn input_waits_for_who_reads_late_and_holds_up_nothing_else(on: On) {
     let server = on.start();
     let client = server.client();
-    let gate = Gate::new();
-    let mark = Mark::new();
+    let folder = Folder::new();
+    let go = folder.file("go");
     // Everything else in the group ignores this signal.
-    let command = format!("trap 'echo got' CONT; {}; wc -c", gate.wait());
-    let process = client.start(&json!({ "command": command, "env": { (Mark::NAME): mark.value() } }));
+    let command = format!(
+        "trap 'echo got' CONT; echo ready; while [ ! -e {} ]; do sleep 0.02; done; wc -c; :",
+        go.display()
+    );
+    let process = client.start_line(&command);
     let mut socket = client.open(&process, "attach", "");
-    socket.ready();
+    socket.read_until("ready");
     let piece = vec![b'x'; 250_000];
     for _ in 0..4 {
         socket.input(&piece);
@@ -360,10 +363,10 @@ fn input_waits_for_who_reads_late_and_holds_up_nothing_else(on: On) {
     socket.say(r#"{"type":"eof"}"#);
     socket.say(r#"{"type":"eof"}"#);
     socket.say(r#"{"type":"signal","name":"SIGCONT"}"#);
-    thread::sleep(Duration::from_millis(100));
-    gate.open();
-    let text = socket.to_end().text();
-    assert!(text.contains("1000000") && text.contains("got"), "{text}");
+    // While all of the input waits.
+    socket.read_until("got");
+    std::fs::write(go, "").unwrap();
+    assert_eq!(socket.to_end().text(), "1000000\n");
 }
 
 /// A socket that was opened with a token of its own, whose id this is.

@@ -3,7 +3,7 @@
 use super::{
     Plane, lock,
     processes::Background,
-    streams::{EntryParts, Leased, Open, Place},
+    streams::{EntryParts, Open, Place},
     tokens::{self, Caller, Standing},
 };
 use crate::{ApiError, metrics::Kind, server::Connection};
@@ -214,9 +214,28 @@ impl Plane {
         taken.map(drop).ok_or_else(bad_ticket)
     }
 
-    /// The right to follow one more process.
-    pub fn lease_to_follow(&self, caller: &Caller) -> Result<Leased, ApiError> {
-        Ok(self.streams.lease(caller.token())?)
+    /// Enters somebody who waits for output of a process among the open streams.
+    pub fn open_to_wait(&self, caller: &Caller, background: &Background) -> Result<Open, ApiError> {
+        let lease = self.streams.lease(caller.token())?;
+        let (id, place) = (self.new_id(), None);
+        let span = span(&id, background);
+        let open =
+            self.streams.open(Kind::Process, Some(lease), parts(id, caller, background, place, None), span);
+        self.close_if_late(&open, caller, background);
+        Ok(open)
+    }
+
+    /// Ends a stream for what came to an end before it could be found by whoever ended it.
+    fn close_if_late(&self, open: &Open, caller: &Caller, background: &Background) {
+        let standing = self.tokens.standing(caller.token(), self.runtime.wall_ms());
+        let late = [
+            (standing != Standing::Valid).then_some(Close::Revoked),
+            background.sandbox().close_reason(),
+            self.is_shutting_down().then_some(Close::Shutdown),
+        ];
+        for reason in late.into_iter().flatten() {
+            self.close_streams(reason, |stream| stream.id() == open.id());
+        }
     }
 
     /// Follows a process.
@@ -232,7 +251,7 @@ impl Plane {
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
-        let lease = self.lease_to_follow(caller)?;
+        let lease = self.streams.lease(caller.token())?;
         let started = self.runtime.now();
         let config = attach::Config {
             encoding,
@@ -250,23 +269,9 @@ impl Plane {
         });
         let attach = attached.ok_or_else(ApiError::internal)??;
         let id = self.new_id();
-        let span = tracing::info_span!(
-            "stream process",
-            stream.id = id,
-            process.id = background.id(),
-            sandbox = background.sandbox().name(),
-            bytes = tracing::field::Empty,
-            messages = tracing::field::Empty,
-            reason = tracing::field::Empty,
-        );
-        let parts = EntryParts {
-            id,
-            token: caller.token().to_owned(),
-            sandbox: background.sandbox().id().to_owned(),
-            command: None,
-            place: Some(Place { handle: Arc::clone(handle), next: AtomicU64::new(attach.next()) }),
-            connection,
-        };
+        let span = span(&id, background);
+        let place = Some(Place { handle: Arc::clone(handle), next: AtomicU64::new(attach.next()) });
+        let parts = parts(id, caller, background, place, connection);
         let open = self.streams.open(Kind::Process, Some(lease), parts, span);
         let stream = FollowStream {
             plane: Arc::clone(self),
@@ -277,9 +282,32 @@ impl Plane {
             deadline: Deadline::default(),
             started,
         };
-        stream.close_if_late(caller);
+        self.close_if_late(&stream.open, caller, background);
         Ok(stream)
     }
+}
+
+fn span(id: &str, background: &Background) -> tracing::Span {
+    tracing::info_span!(
+        "stream process",
+        stream.id = id,
+        process.id = background.id(),
+        sandbox = background.sandbox().name(),
+        bytes = tracing::field::Empty,
+        messages = tracing::field::Empty,
+        reason = tracing::field::Empty,
+    )
+}
+
+fn parts(
+    id: String,
+    caller: &Caller,
+    background: &Background,
+    place: Option<Place>,
+    connection: Option<Arc<Connection>>,
+) -> EntryParts {
+    let (token, sandbox) = (caller.token().to_owned(), background.sandbox().id().to_owned());
+    EntryParts { id, token, sandbox, command: None, place, connection }
 }
 
 /// 401: one answer, whatever is wrong with it.
@@ -318,17 +346,19 @@ pub struct Page {
 }
 
 impl Plane {
-    /// Reads what there is from `start` on, [`PAGE`] bytes at the most; waits for something for up to `wait`.
+    /// Reads what there is from `start` on, [`PAGE`] bytes at the most. With `open` it waits for something for up to
+    /// `wait`, or until that stream is to end.
     pub async fn read_page(
         &self,
         background: &Background,
         start: Start,
         encoding: Encoding,
         wait: Duration,
+        mut open: Option<Open>,
     ) -> Result<Page, ApiError> {
         let now = self.runtime.now();
         let reading = background.handle().reader();
-        let open = |process: &mut Process| -> Result<Attach, CursorAhead> {
+        let begin = |process: &mut Process| -> Result<Attach, CursorAhead> {
             let reader = start.reader(process.log_mut())?;
             let config = attach::Config {
                 encoding,
@@ -338,18 +368,25 @@ impl Plane {
             };
             Ok(Attach::new(config, process, reader, now))
         };
-        let mut attach = reading.read(Waker::noop(), open)?;
+        let mut attach = reading.read(Waker::noop(), begin)?;
         let mut page = Page { from: attach.next(), next: attach.next(), ..Page::default() };
         let filled = std::future::poll_fn(|cx| {
             reading.read(cx.waker(), |process| page.fill(&mut attach, process, now));
             let is_something = page.next > page.from || page.gap.is_some();
-            if is_something || reading.handle().look(Process::is_over) {
+            let closed = open.as_ref().and_then(|open| open.asked_to_close(cx.waker()));
+            if closed.is_some() || is_something || reading.handle().look(Process::is_over) {
                 Poll::Ready(())
             } else {
                 Poll::Pending
             }
         });
         until(&*self.runtime, now + wait, filled).await;
+        if let Some(open) = &mut open
+            && open.asked_to_close(Waker::noop()).is_none()
+        {
+            open.sent(page.bytes.len() + page.text.len(), self.runtime.now().since(now));
+            open.ended(Close::Done);
+        }
         Ok(page)
     }
 }
@@ -443,19 +480,6 @@ impl FollowStream {
     /// The plane it belongs to.
     pub const fn plane(&self) -> &Arc<Plane> {
         &self.plane
-    }
-
-    /// What came to an end before this stream could be found by whoever ended it.
-    fn close_if_late(&self, caller: &Caller) {
-        let standing = self.plane.tokens.standing(caller.token(), self.plane.runtime.wall_ms());
-        let late = [
-            (standing != Standing::Valid).then_some(Close::Revoked),
-            self.background.sandbox().close_reason(),
-            self.plane.is_shutting_down().then_some(Close::Shutdown),
-        ];
-        for reason in late.into_iter().flatten() {
-            self.plane.close_streams(reason, |stream| stream.id() == self.open.id());
-        }
     }
 }
 

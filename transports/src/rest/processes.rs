@@ -219,8 +219,8 @@ pub(super) async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let start = query.cursor("since")?.map_or(Start::Oldest, Start::Offset);
     let (encoding, wait) = (encoding(&query)?, query.seconds("wait_seconds", MAX_WAIT)?);
     // Who waits holds as much as who streams.
-    let _lease = (wait > Duration::ZERO).then(|| call.plane.lease_to_follow(&caller)).transpose()?;
-    let page = call.plane.read_page(&background, start, encoding, wait).await?;
+    let open = (wait > Duration::ZERO).then(|| call.plane.open_to_wait(&caller, &background)).transpose()?;
+    let page = call.plane.read_page(&background, start, encoding, wait, open).await?;
     call.plane.recheck(&caller)?;
     let (output, base64) = match encoding {
         Encoding::Text => (Some(page.text), None),
