@@ -4,33 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "what the tests share may fail as they do")]
 
 use hangar_tests::sim::{
-    Client, End, Request, Response, Setup, World, run,
+    Client, End, Request, Setup, World,
+    refusals::{STREAM, nothing_starts, refused},
+    run,
     world::{ADMIN, at_ms, exec},
 };
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const STREAM: &str = "/api/sandboxes/box/exec/stream";
-
 fn post(body: impl Into<Vec<u8>>) -> Request {
     Request::new("POST", STREAM).bearer(ADMIN).header("content-type", "application/json").body(body)
-}
-
-async fn refused(world: &World, request: &Request, status: u16, code: &str, field: &str) -> Response {
-    let response = world.client().call(request).await.unwrap();
-    assert_eq!(response.refusal(), (status, code.to_owned(), field.to_owned()), "{request:?}");
-    assert_eq!(response.header("content-type"), Some("application/json"));
-    let text = String::from_utf8(response.body.to_vec()).unwrap();
-    assert!(!text.contains(ADMIN), "no token in an answer: {text}");
-    response
-}
-
-/// Runs a scenario in which no command is started.
-fn nothing_starts(setup: Setup, scenario: impl AsyncFnOnce(&World)) {
-    run(setup, async |world: &World| {
-        scenario(world).await;
-        assert_eq!(world.sandbox.records().len(), 0);
-    });
 }
 
 #[test]

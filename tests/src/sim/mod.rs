@@ -12,6 +12,7 @@
 //! * [`client`], [`stream`]: a client that sees each byte and each time.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
 //! * [`scenario`]: a scenario drawn from a seed.
+//! * [`refusals`]: requests that are refused.
 //! * [`seeds`]: which seeds a test runs.
 
 #![expect(clippy::unwrap_used, reason = "these are tests: what is not there is a failure")]
@@ -22,6 +23,7 @@ mod driver;
 mod family;
 pub mod net;
 pub mod random;
+pub mod refusals;
 pub mod runtime;
 pub mod sandbox;
 pub mod scenario;
