@@ -11,7 +11,7 @@ use hangar_tests::sim::{
 };
 use hangar_transports::{
     client::{Begin, Client, ClientError, ProcessSocket, SocketEvent, StartRequest},
-    plane::follow::Mode,
+    plane::tickets::Mode,
 };
 use std::{
     future::poll_fn,

@@ -11,7 +11,10 @@
 
 mod outbox;
 
-use crate::plane::follow::{Event, FollowStream, Mode};
+use crate::plane::{
+    follow::{Event, FollowStream},
+    tickets::Mode,
+};
 use bytes::{Bytes, BytesMut};
 use hangar_backends::{
     Runtime,

@@ -13,7 +13,7 @@ use super::{
 use clap::Args;
 use hangar::TokioRuntime;
 use hangar_core::{process::signal_number, wire::process::EndView};
-use hangar_transports::{client::Client, plane::follow::Mode};
+use hangar_transports::{client::Client, plane::tickets::Mode};
 use std::time::Duration;
 
 #[derive(Args, Debug)]

@@ -14,7 +14,7 @@ use hangar_core::{
 };
 use hangar_transports::{
     client::{Begin, Client, ClientError, ProcessSocket, SocketEvent},
-    plane::follow::Mode,
+    plane::tickets::Mode,
 };
 use std::{
     future::poll_fn,

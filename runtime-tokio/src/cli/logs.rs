@@ -11,7 +11,7 @@ use super::{
 use clap::Args;
 use hangar::TokioRuntime;
 use hangar_core::log::Channel;
-use hangar_transports::{client::Client, plane::follow::Mode};
+use hangar_transports::{client::Client, plane::tickets::Mode};
 
 #[derive(Args, Debug)]
 pub(super) struct Logs {

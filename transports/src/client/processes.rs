@@ -1,7 +1,7 @@
 //! Background processes of a server.
 
 use super::{Client, ClientError, refusal, url::segment};
-use crate::plane::follow::Mode;
+use crate::plane::tickets::Mode;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 use hangar_core::{

@@ -3,7 +3,7 @@
 use super::{
     Plane,
     streams::{EntryParts, Open},
-    tokens::{Caller, Standing},
+    tokens::Caller,
 };
 use crate::{ApiError, metrics::Kind, server::Connection};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use hangar_backends::{
     sandbox::{Command, Spec},
 };
 use hangar_core::{
-    Close, Time,
+    Time,
     exec::{self, Encoding, Exec, ExecResult, Output, Streaming},
     log::{Channel, Retention},
     process,
@@ -166,7 +166,7 @@ impl Plane {
             started,
             encoding: call.encoding,
         };
-        stream.close_if_late(caller, &entry);
+        self.close_if_late(&stream.open, caller, &entry);
         Ok(stream)
     }
 
@@ -273,20 +273,6 @@ impl ExecStream {
     /// Its process, for whoever commands it.
     pub const fn handle(&self) -> &Arc<Handle> {
         self.reading.handle()
-    }
-
-    /// While the command was being started its token, its sandbox or the server may have come to an end: whoever
-    /// ended them did not find this stream yet.
-    fn close_if_late(&self, caller: &Caller, entry: &super::sandboxes::Entry) {
-        let standing = self.plane.tokens.standing(caller.token(), self.plane.runtime.wall_ms());
-        let late = [
-            (standing != Standing::Valid).then_some(Close::Revoked),
-            entry.close_reason(),
-            self.plane.is_shutting_down().then_some(Close::Shutdown),
-        ];
-        for reason in late.into_iter().flatten() {
-            self.plane.close_streams(reason, |stream| stream.id() == self.open.id());
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! * [`sandboxes`]: sandboxes by name.
 //! * [`streams`]: leases, and an abort handle for each open stream.
 //! * [`exec`]: one command for one client.
-//! * [`processes`], [`follow`]: background processes, and those who follow them.
+//! * [`processes`]: background processes; [`follow`], [`page`]: who follows one, or polls it; [`tickets`]: what lets a
+//!   WebSocket do so.
 //! * `local`: sandboxes on this machine (feature `local`).
 //! * [`shutdown`]: the end of it all.
 
@@ -12,10 +13,12 @@ pub mod exec;
 pub mod follow;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod page;
 pub mod processes;
 pub mod sandboxes;
 pub mod shutdown;
 pub mod streams;
+pub mod tickets;
 pub mod tokens;
 
 use crate::{ApiError, Settings, metrics::Metrics};
@@ -40,7 +43,7 @@ pub struct Plane {
     streams: Streams,
     processes: Processes,
     /// By token.
-    tickets: Mutex<BTreeMap<String, Tickets<Hash, follow::Ticket>>>,
+    tickets: Mutex<BTreeMap<String, Tickets<Hash, tickets::Ticket>>>,
     metrics: Arc<Metrics>,
     shutting_down: AtomicBool,
     /// A shutdown does not wait any longer.
@@ -165,6 +168,20 @@ impl Plane {
     /// A new id: a ULID of the wall clock's time and randomness.
     pub fn new_id(&self) -> String {
         new_id(&*self.runtime)
+    }
+
+    /// While a stream was being opened its token, its sandbox or the server may have come to an end: whoever ended them
+    /// did not find it yet.
+    fn close_if_late(&self, open: &streams::Open, caller: &Caller, entry: &sandboxes::Entry) {
+        let standing = self.tokens.standing(caller.token(), self.runtime.wall_ms());
+        let late = [
+            (standing != Standing::Valid).then_some(Close::Revoked),
+            entry.close_reason(),
+            self.is_shutting_down().then_some(Close::Shutdown),
+        ];
+        for reason in late.into_iter().flatten() {
+            self.close_streams(reason, |stream| stream.id() == open.id());
+        }
     }
 
     /// Ends the open streams that `which` picks, and aborts the connections that do not take it.

@@ -285,6 +285,13 @@ impl Open {
     }
 }
 
+impl Drop for Streams {
+    fn drop(&mut self) {
+        // Who waits for the next stream that follows learns that there will be none.
+        self.followed.notify_one();
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
         let reason = self.reason();

@@ -6,9 +6,10 @@ use crate::{
     ApiError,
     body::Body,
     plane::{
-        follow::{Mode, Start},
+        follow::Start,
         processes::{Background, DEFAULT_LOG_BYTES, MAX_LOG_BYTES, StartCall},
         sandboxes::check_name,
+        tickets::Mode,
         tokens::Caller,
     },
     sse::EventBody,

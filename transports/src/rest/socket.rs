@@ -5,7 +5,10 @@ use super::{Call, query::Query};
 use crate::{
     ApiError,
     body::Body,
-    plane::follow::{Mode, Start, logging_disabled},
+    plane::{
+        follow::Start,
+        tickets::{Mode, logging_disabled},
+    },
     ws::Upgrade,
 };
 use hangar_core::exec::Encoding;
