@@ -38,10 +38,19 @@ pub struct Row {
     /// The `reason` of an SSE `close` event and the `closed` field of a result. None where the stream has its own
     /// end (`result`, `end`) or nobody is left to hear it.
     pub closed: Option<&'static str>,
-    /// The status code of a WebSocket close frame. None where there is no peer left to send one to.
-    pub websocket: Option<u16>,
-    /// The `reason` of a WebSocket `end` frame. None where the stream closes without one.
-    pub end: Option<&'static str>,
+    /// The close frame of a WebSocket. None where there is no peer left to send one to.
+    pub websocket: Option<CloseFrame>,
+}
+
+/// What a WebSocket says for one [`Close`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CloseFrame {
+    /// The status code, of RFC 6455.
+    pub code: u16,
+    /// The reason: of the close frame, and of the `end` before it.
+    pub reason: &'static str,
+    /// Whether an `end` comes before it.
+    pub end: bool,
 }
 
 impl Close {
@@ -65,23 +74,30 @@ impl Close {
         const fn row(
             label: &'static str,
             closed: Option<&'static str>,
-            websocket: Option<u16>,
-            end: Option<&'static str>,
+            websocket: Option<CloseFrame>,
         ) -> Row {
-            Row { label, closed, websocket, end }
+            Row { label, closed, websocket }
+        }
+        const fn end(code: u16, reason: &'static str) -> Option<CloseFrame> {
+            Some(CloseFrame { code, reason, end: true })
+        }
+        const fn without_end(code: u16, reason: &'static str) -> Option<CloseFrame> {
+            Some(CloseFrame { code, reason, end: false })
         }
         match self {
-            Self::Revoked => row("revoked", Some("revoked"), Some(1008), Some("token_revoked")),
-            Self::Destroyed => row("destroyed", Some("destroyed"), Some(1000), Some("sandbox_destroyed")),
-            Self::Paused => row("paused", Some("paused"), Some(1000), Some("sandbox_paused")),
-            Self::Shutdown => row("shutdown", Some("shutdown"), Some(1001), Some("server_shutdown")),
-            Self::Done => row("done", None, Some(1000), Some("process_exited")),
-            Self::ClientData => row("client_data", None, Some(1008), None),
-            Self::Lifetime => row("lifetime", Some("lifetime"), Some(1000), Some("lifetime")),
-            Self::Limit => row("limit", Some("limit"), Some(1000), Some("limit")),
-            Self::SlowConsumer => row("slow_consumer", Some("slow_consumer"), Some(1013), None),
-            Self::Error => row("error", Some("error"), Some(1011), Some("error")),
-            Self::Client => row("client", None, None, None),
+            Self::Revoked => row("revoked", Some("revoked"), end(1008, "token_revoked")),
+            Self::Destroyed => row("destroyed", Some("destroyed"), end(1000, "sandbox_destroyed")),
+            Self::Paused => row("paused", Some("paused"), end(1000, "sandbox_paused")),
+            Self::Shutdown => row("shutdown", Some("shutdown"), end(1001, "server_shutdown")),
+            Self::Done => row("done", None, end(1000, "process_exited")),
+            Self::ClientData => row("client_data", None, without_end(1008, "client_data_on_logs")),
+            Self::Lifetime => row("lifetime", Some("lifetime"), end(1000, "lifetime")),
+            Self::Limit => row("limit", Some("limit"), end(1000, "limit")),
+            Self::SlowConsumer => {
+                row("slow_consumer", Some("slow_consumer"), without_end(1013, "slow_consumer"))
+            }
+            Self::Error => row("error", Some("error"), end(1011, "error")),
+            Self::Client => row("client", None, None),
         }
     }
 
@@ -104,17 +120,17 @@ mod tests {
 
     /// The table of docs/protocol.md, written out once more, as text.
     const TABLE: &str = "\
-        Revoked       revoked        revoked        1008  token_revoked
-        Destroyed     destroyed      destroyed      1000  sandbox_destroyed
-        Paused        paused         paused         1000  sandbox_paused
-        Shutdown      shutdown       shutdown       1001  server_shutdown
-        Done          done           -              1000  process_exited
-        ClientData    client_data    -              1008  -
-        Lifetime      lifetime       lifetime       1000  lifetime
-        Limit         limit          limit          1000  limit
-        SlowConsumer  slow_consumer  slow_consumer  1013  -
-        Error         error          error          1011  error
-        Client        client         -              -     -";
+        Revoked       revoked        revoked        1008 token_revoked        end
+        Destroyed     destroyed      destroyed      1000 sandbox_destroyed    end
+        Paused        paused         paused         1000 sandbox_paused       end
+        Shutdown      shutdown       shutdown       1001 server_shutdown      end
+        Done          done           -              1000 process_exited       end
+        ClientData    client_data    -              1008 client_data_on_logs  -
+        Lifetime      lifetime       lifetime       1000 lifetime             end
+        Limit         limit          limit          1000 limit                end
+        SlowConsumer  slow_consumer  slow_consumer  1013 slow_consumer        -
+        Error         error          error          1011 error                end
+        Client        client         -              -";
 
     #[test]
     fn the_table_covers_every_reason_in_its_order() {
@@ -122,10 +138,13 @@ mod tests {
             .iter()
             .map(|close| {
                 let row = close.row();
-                let code = row.websocket.map_or_else(|| "-".to_owned(), |code| code.to_string());
-                let cells =
-                    [row.label, row.closed.unwrap_or("-"), code.as_str(), row.end.unwrap_or("-")].join(" ");
-                format!("{close:?} {cells}")
+                let frame = row.websocket.map_or_else(
+                    || "-".to_owned(),
+                    |CloseFrame { code, reason, end }| {
+                        format!("{code} {reason} {}", if end { "end" } else { "-" })
+                    },
+                );
+                format!("{close:?} {} {} {frame}", row.label, row.closed.unwrap_or("-"))
             })
             .collect();
         let expected: Vec<String> =
@@ -136,7 +155,8 @@ mod tests {
     #[test]
     fn no_reserved_websocket_code_is_ever_sent() {
         for close in Close::ALL {
-            assert!(!matches!(close.row().websocket, Some(1004..=1006 | 1015)), "{close:?}");
+            let code = close.row().websocket.map(|frame| frame.code);
+            assert!(!matches!(code, Some(1004..=1006 | 1015)), "{close:?}");
         }
     }
 

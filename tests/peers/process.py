@@ -143,7 +143,7 @@ async def refusals():
         await socket.send(b"input")
         controls, _, closed = await read(socket)
     assert [control["type"] for control in controls] == ["ready"], controls
-    assert closed == (1008, "client_data"), closed
+    assert closed == (1008, "client_data_on_logs"), closed
     said("refusals")
 
 

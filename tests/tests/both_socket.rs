@@ -298,7 +298,7 @@ fn a_reader_of_logs_says_nothing(on: On) {
         socket.send(Message::Ping(tungstenite::Bytes::new())).unwrap();
         socket.send(message).unwrap();
         let whole = socket.to_end();
-        assert_eq!((whole.end, whole.closed), (None, closed(1008, "client_data")));
+        assert_eq!((whole.end, whole.closed), (None, closed(1008, "client_data_on_logs")));
     }
     assert_eq!(client.show(&process)["status"], "running");
 }

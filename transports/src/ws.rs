@@ -22,6 +22,7 @@ use hangar_backends::{
 };
 use hangar_core::{
     Close, Time,
+    close::CloseFrame,
     process::Exit,
     wire::{
         process::{BadControl, ClientControl, GapView, Header, ServerControl},
@@ -264,11 +265,10 @@ impl Session {
         if let Some(end) = ServerControl::end(reason, exit) {
             self.outbox.message(Opcode::Text, end.encode().as_bytes());
         }
-        let row = reason.row();
         let within = if reason == Close::SlowConsumer { LAST_WORDS } else { CLOSE_WITHIN };
         self.closing_until = Some(now + within);
-        match row.websocket {
-            Some(code) => self.outbox.close(code, row.end.unwrap_or(row.label)),
+        match reason.row().websocket {
+            Some(CloseFrame { code, reason, .. }) => self.outbox.close(code, reason),
             None => self.closing_until = Some(now),
         }
     }

@@ -207,7 +207,8 @@ pub struct EndView {
 impl ServerControl {
     /// The last message of a stream, where it has one.
     pub fn end(reason: Close, exit: Option<Exit>) -> Option<Self> {
-        let reason = Cow::Borrowed(reason.row().end?);
+        let frame = reason.row().websocket.filter(|frame| frame.end)?;
+        let reason = Cow::Borrowed(frame.reason);
         let (exit_code, signal) = (exit.and_then(Exit::code), exit.and_then(Exit::signal));
         Some(Self::End(EndView { reason, exit_code, signal }))
     }
