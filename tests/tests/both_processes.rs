@@ -18,6 +18,7 @@ on_both! {
     a_poll_waits_for_something
     input_is_read_and_ends
     a_kill_leaves_nothing
+    a_hundred_starts_leave_no_zombie
     a_signal_reaches_the_group
     a_restart_is_another_process
     a_command_that_cannot_start_has_failed
@@ -191,6 +192,42 @@ fn a_kill_leaves_nothing(on: On) {
     let shown = client.show(&process);
     assert_eq!((&shown["finish_reason"], &shown["signal"]), (&"stopped".into(), &"SIGTERM".into()));
     assert_eq!(shown["exit_code"], Value::Null);
+}
+
+/// Whether this is a child of ours that has ended and was not waited for.
+fn is_our_zombie(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let ours = std::process::id().to_string();
+    let mut after_name = stat.rsplit(") ").next().unwrap_or_default().split_whitespace();
+    after_name.next() == Some("Z") && after_name.next() == Some(ours.as_str())
+}
+
+fn a_hundred_starts_leave_no_zombie(on: On) {
+    let mut options = Options::default();
+    options.settings.background_max_per_token = 100;
+    let server = on.start_with(options);
+    let client = server.client();
+    let leader = |number| match number % 4 {
+        0 => "echo $$",
+        1 => "echo $$; exit 3",
+        2 => "echo $$; kill -KILL $$",
+        _ => "echo $$; exec sleep 60",
+    };
+    let ids: Vec<String> = (0..100).map(|number| client.start_line(leader(number))).collect();
+    let pid = |id: &String| {
+        let mut said = String::new();
+        wait_until("it says its number", || {
+            poll(client, id, "")["output"].as_str().unwrap().clone_into(&mut said);
+            said.ends_with('\n')
+        });
+        said.trim_end().to_owned()
+    };
+    let pids: Vec<String> = ids.iter().map(pid).collect();
+    for id in ids.iter().skip(3).step_by(4) {
+        client.of("DELETE", id, "", &json!({}));
+    }
+    wait_until("all have ended", || ids.iter().all(|id| client.show(id)["finished_at_ms"].is_i64()));
+    wait_until("none is a zombie", || !pids.iter().any(|pid| is_our_zombie(pid)));
 }
 
 fn a_signal_reaches_the_group(on: On) {

@@ -249,6 +249,25 @@ fn orphans_are_reaped() {
 }
 
 #[test]
+fn a_hundred_starts_leave_no_child() {
+    cli("a_hundred_starts_leave_no_child", || {
+        let serving = Serving::start(|command| {
+            command.env("HANGAR_BACKGROUND_MAX_PER_TOKEN", "100");
+        });
+        let client = serving.client();
+        for _ in 0..25 {
+            client.exec(&line("true"));
+            client.start_line("(setsid true &); exit 3");
+            client.start_line("kill -KILL $$");
+            let stopped = client.start_line("sleep 777 & setsid sleep 778 & wait");
+            client.of("DELETE", &stopped, "", &serde_json::json!({}));
+        }
+        // Neither a zombie nor what left the group of who was stopped.
+        wait_until("no child is left", || children(serving.pid()).is_empty());
+    });
+}
+
+#[test]
 fn its_secrets_are_not_for_its_commands() {
     cli("its_secrets_are_not_for_its_commands", || {
         let secret = "hangar-tests-serving";
