@@ -82,7 +82,7 @@ fn a_process_is_started_found_read_and_ended() {
         mark.wait_until_gone();
         assert_eq!(view(&serving, "web")["status"], "stopped");
         let third = start(&serving, &["exec sleep 778"]);
-        assert_eq!(run(&serving, &["kill", "local", &third, "--signal", "usr1"]).code, 0);
+        assert_eq!(run(&serving, &["kill", "local", &third, "-s", "usr1"]).code, 0);
         wait_for_end(&serving, &third);
         assert_eq!(view(&serving, &third)["signal"], "SIGUSR1");
     });

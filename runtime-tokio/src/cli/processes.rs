@@ -203,7 +203,7 @@ pub(super) struct Kill {
     #[arg(value_name = "PROCESS")]
     process: String,
     /// Send it this signal, as INT or SIGINT, and do not wait for anything
-    #[arg(long, value_name = "NAME", value_parser = named)]
+    #[arg(short, long, value_name = "NAME", value_parser = named)]
     signal: Option<Signal>,
     #[command(flatten)]
     server: ServerArguments,
