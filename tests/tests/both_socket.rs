@@ -1,4 +1,5 @@
-//! The WebSocket of a process, on both runtimes, spoken by a library of others.
+//! The WebSocket of a process, on both runtimes, spoken by a library of others: how it is opened, and what goes
+//! through it. How it ends is in `both_socket_end`.
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
@@ -8,21 +9,13 @@ use hangar_core::{
 };
 use hangar_tests::{
     on_both,
-    real::{Client, Folder, Gate, Mark, On, Options, Said, Server, Socket, Whole, wait_until},
+    real::{Client, Folder, Gate, Mark, On, Options, Said, Socket, Whole, wait_until},
 };
 use serde_json::{Value, json};
-use std::{io::Read, net::Shutdown, thread, time::Duration};
-use tungstenite::{
-    Message,
-    protocol::frame::{
-        Frame,
-        coding::{Data, OpCode},
-    },
-};
+use std::{net::Shutdown, thread};
 
 on_both! {
     ready_then_replay_then_live_then_the_end
-    a_killed_process_says_by_which_signal
     a_terminal_is_typed_at_and_resized
     a_client_that_comes_back_goes_on_after_its_frame
     nothing_is_lost_or_doubled_over_twenty_cuts
@@ -31,23 +24,7 @@ on_both! {
     without_a_log_there_is_only_what_comes
     a_ticket_is_used_once
     what_cannot_be_opened_is_refused_before_it_is
-    a_reader_of_logs_says_nothing
-    what_is_no_message_ends_the_stream_and_says_why
     input_waits_for_who_reads_late_and_holds_up_nothing_else
-    every_reason_has_its_frame_and_its_code
-    who_leaves_is_not_missed
-    a_reader_that_stalls_is_given_up_and_nobody_notices
-    a_slow_reader_is_told_what_it_missed
-    answers_to_who_does_not_read_them_do_not_pile_up
-}
-
-/// The text of a reason and its code, as a close frame has them.
-fn closed(code: u16, reason: &str) -> Option<(u16, String)> {
-    Some((code, reason.to_owned()))
-}
-
-fn exited(client: &Client, process: &str) {
-    wait_until("it ends", || client.show(process)["finished_at_ms"].is_i64());
 }
 
 /// A process whose lines were read one by one, so that they are frames, with all that it printed.
@@ -59,7 +36,7 @@ fn in_frames(client: &Client, lines: &str) -> (String, Whole) {
     socket.ready();
     gate.open();
     let whole = socket.to_end();
-    exited(client, &process);
+    client.wait_until_ended(&process);
     (process, whole)
 }
 
@@ -88,21 +65,13 @@ fn ready_then_replay_then_live_then_the_end(on: On) {
     assert_eq!(socket.hear(), frame(3, Channel::Stdout, "late\n"));
     let rest = socket.to_end();
     assert_eq!(rest.end_json(), json!({ "type": "end", "reason": "process_exited", "exit_code": 3 }));
-    assert_eq!(rest.closed, closed(1000, "process_exited"));
+    assert_eq!(rest.closed, Socket::closed(1000, "process_exited"));
     // And for who comes when it is over.
     let mut late = client.open("dev", "logs", "");
     assert_eq!(late.ready()["process"]["finish_reason"], "exited");
     let whole = late.to_end();
     assert_eq!((whole.text().as_str(), whole.last), ("out\nerr\nlate\n", 3));
-    assert_eq!(whole.closed, closed(1000, "process_exited"));
-}
-
-fn a_killed_process_says_by_which_signal(on: On) {
-    let server = on.start();
-    let client = server.client();
-    let process = client.start_line("kill -9 $$");
-    let end = client.open(&process, "attach", "").to_end().end_json();
-    assert_eq!(end, json!({ "type": "end", "reason": "process_exited", "signal": "SIGKILL" }));
+    assert_eq!(whole.closed, Socket::closed(1000, "process_exited"));
 }
 
 fn a_terminal_is_typed_at_and_resized(on: On) {
@@ -130,7 +99,7 @@ fn a_terminal_is_typed_at_and_resized(on: On) {
     socket.input(b"echo in$((1+1))terrupted\r");
     socket.read_until("in2terrupted");
     socket.say(r#"{"type":"eof"}"#);
-    assert_eq!(socket.to_end().closed, closed(1000, "process_exited"));
+    assert_eq!(socket.to_end().closed, Socket::closed(1000, "process_exited"));
 }
 
 fn a_client_that_comes_back_goes_on_after_its_frame(on: On) {
@@ -171,7 +140,7 @@ fn nothing_is_lost_or_doubled_over_twenty_cuts(on: On) {
         socket.tcp().shutdown(if cut % 2 == 0 { Shutdown::Both } else { Shutdown::Write }).unwrap();
     }
     let rest = client.open(&process, "attach", &format!("&seq={last}")).to_end();
-    assert_eq!(rest.closed, closed(1000, "process_exited"));
+    assert_eq!(rest.closed, Socket::closed(1000, "process_exited"));
     output.extend(rest.output);
     let expected: String = (1..=200_000).chain(1..=9).map(|number| format!("{number}\n")).collect();
     assert!(output == expected.as_bytes(), "{} bytes of {}", output.len(), expected.len());
@@ -202,7 +171,7 @@ fn what_is_gone_is_a_gap(on: On) {
     let server = on.start_with(Options::unpaced());
     let client = server.client();
     let process = client.start(&json!({ "command": "seq 1 100000", "max_log_bytes": 1 }));
-    exited(client, &process);
+    client.wait_until_ended(&process);
     let whole = client.open(&process, "logs", "").to_end();
     assert!(whole.gaps.is_empty() && whole.text().ends_with("\n100000\n"));
     let rest = client.open(&process, "logs", "&seq=2").to_end();
@@ -289,60 +258,6 @@ fn what_cannot_be_opened_is_refused_before_it_is(on: On) {
     assert_eq!((wrong.status, &wrong.json()["error"]["field"]), (400, &"mode".into()));
 }
 
-fn a_reader_of_logs_says_nothing(on: On) {
-    let server = on.start();
-    let client = server.client();
-    let process = client.start_line("read line; echo got $line");
-    for message in [Message::binary(&b"x\n"[..]), Message::text(r#"{"type":"resize","cols":1,"rows":1}"#)] {
-        let mut socket = client.open(&process, "logs", "");
-        socket.send(Message::Ping(tungstenite::Bytes::new())).unwrap();
-        socket.send(message).unwrap();
-        let whole = socket.to_end();
-        assert_eq!((whole.end, whole.closed), (None, closed(1008, "client_data_on_logs")));
-    }
-    assert_eq!(client.show(&process)["status"], "running");
-}
-
-fn what_is_no_message_ends_the_stream_and_says_why(on: On) {
-    let server = on.start();
-    let client = server.client();
-    let process = client.start(&json!({ "command": "cat", "tty": { "cols": 80, "rows": 24 } }));
-    let frame = |data, fin, payload: &'static [u8]| Frame::message(payload, OpCode::Data(data), fin);
-    for (message, code, why) in [
-        (Message::text("nonsense"), 1008, "bad_control"),
-        (Message::text(r#"{"type":"ready"}"#), 1008, "bad_control"),
-        (Message::text(r#"{"type":"resize","cols":0,"rows":1}"#), 1008, "cols"),
-        (Message::text(r#"{"type":"resize","cols":70000,"rows":1}"#), 1008, "cols"),
-        (Message::text(r#"{"type":"signal","name":"SIGSEGV"}"#), 1008, "SIGSEGV"),
-        (Message::text(format!(r#"{{"type":"signal","name":"{}"}}"#, "é".repeat(300))), 1008, "é"),
-        (Message::binary(vec![b'x'; 2 << 20]), 1009, ""),
-        (Message::Frame(frame(Data::Text, true, b"\xff\xfe")), 1007, ""),
-        (Message::Frame(frame(Data::Continue, true, b"x")), 1002, ""),
-    ] {
-        let mut socket = client.open(&process, "attach", "&tail=0");
-        socket.ready();
-        let shown = format!("{:.60}", message.to_string());
-        // A long one may be refused before all of it was sent.
-        socket.send(message).ok();
-        match socket.hear() {
-            Said::Closed(closed, reason) => {
-                assert!(
-                    closed == code && reason.contains(why) && reason.len() <= 123,
-                    "{shown}: {closed} {reason}"
-                );
-            }
-            other @ (Said::Control(_) | Said::Frame { .. }) => panic!("{shown}: {other:?}"),
-        }
-    }
-    // One in pieces is one.
-    let mut socket = client.open(&process, "attach", "&tail=0");
-    socket.ready();
-    socket.send(Message::Frame(frame(Data::Binary, false, b"in "))).unwrap();
-    socket.send(Message::Frame(frame(Data::Continue, true, b"pieces\r"))).unwrap();
-    socket.read_until("in pieces");
-    client.of("DELETE", &process, "", &json!({}));
-}
-
 fn input_waits_for_who_reads_late_and_holds_up_nothing_else(on: On) {
     let server = on.start();
     let client = server.client();
@@ -367,164 +282,4 @@ fn input_waits_for_who_reads_late_and_holds_up_nothing_else(on: On) {
     socket.read_until("got");
     std::fs::write(go, "").unwrap();
     assert_eq!(socket.to_end().text(), "1000000\n");
-}
-
-/// A socket that was opened with a token of its own, whose id this is.
-fn with_own_token(client: &Client) -> (String, Socket) {
-    let reply = client.post("/api/tokens", &json!({ "scope": "admin" })).json();
-    let other = client.with_token(reply["token"].as_str().unwrap());
-    let process = other.start_line("sleep 60");
-    let mut socket = other.open(&process, "attach", "");
-    socket.ready();
-    (reply["id"].as_str().unwrap().to_owned(), socket)
-}
-
-fn open_in(client: &Client, sandbox: &str) -> Socket {
-    let path = format!("/v1/sandboxes/{sandbox}/processes");
-    let reply = client.post(&path, &json!({ "command": "sleep 60", "env": { "HOME": "/nonexistent" } }));
-    assert_eq!(reply.status, 201, "{reply:?}");
-    let access = format!("{path}/{}/stream-access", reply.json()["id"].as_str().unwrap());
-    let access = client.call("PUT", &access, Some(&json!({ "mode": "attach" }))).json();
-    let mut socket = Socket::open(access["url"].as_str().unwrap()).unwrap();
-    socket.ready();
-    socket
-}
-
-fn every_reason_has_its_frame_and_its_code(on: On) {
-    let mut options = Options::default();
-    options.settings.local_drain = Duration::from_millis(10);
-    options.settings.stream_max_bytes = 5000;
-    let server = on.start_with(options);
-    let client = server.client();
-    let check = |socket: &mut Socket, code: u16, reason: &str| {
-        let whole = socket.to_end();
-        assert_eq!(whole.end_json(), json!({ "type": "end", "reason": reason }), "{whole:?}");
-        assert_eq!(whole.closed, closed(code, reason));
-        whole.output.len()
-    };
-    for name in ["doomed", "stopped"] {
-        assert_eq!(client.post("/api/sandboxes", &json!({ "name": name })).status, 201);
-    }
-    let (mut doomed, mut stopped) = (open_in(client, "doomed"), open_in(client, "stopped"));
-    assert_eq!(client.delete("/api/sandboxes/doomed").status, 204);
-    check(&mut doomed, 1000, "sandbox_destroyed");
-    assert_eq!(client.post("/api/sandboxes/stopped/pause", &json!({})).status, 200);
-    check(&mut stopped, 1000, "sandbox_paused");
-    let (id, mut revoked) = with_own_token(client);
-    assert_eq!(client.delete(&format!("/api/tokens/{id}")).status, 204);
-    check(&mut revoked, 1008, "token_revoked");
-    let process = client.start_line("seq 1 10000");
-    exited(client, &process);
-    let sent = check(&mut client.open(&process, "logs", ""), 1000, "limit");
-    assert!((5000..40_000).contains(&sent), "{sent}");
-    let mut open = open_in(client, "local");
-    server.shut_down();
-    check(&mut open, 1001, "server_shutdown");
-    server.hurry();
-    assert_eq!(server.wait().left, (0, 0));
-}
-
-fn who_leaves_is_not_missed(on: On) {
-    let server = on.start();
-    let client = server.client();
-    let process = client.start_line("sleep 0.5; echo done; sleep 60");
-    let leased = || server.plane().streams().leased();
-    for leave in [
-        |socket: &mut Socket| socket.close(),
-        |socket: &mut Socket| socket.tcp().shutdown(Shutdown::Write).unwrap(),
-        |socket: &mut Socket| socket.tcp().shutdown(Shutdown::Both).unwrap(),
-    ] {
-        let mut socket = client.open(&process, "attach", "");
-        socket.ready();
-        assert_eq!(leased(), 1);
-        leave(&mut socket);
-        wait_until("its lease is given back", || leased() == 0);
-    }
-    let mut socket = client.open(&process, "attach", "");
-    socket.read_until("done");
-    assert_eq!(client.show(&process)["status"], "running");
-}
-
-fn answers_to_who_does_not_read_them_do_not_pile_up(on: On) {
-    let server = on.start();
-    let client = server.client();
-    let process = client.start_line("sleep 60");
-    let mut socket = client.open(&process, "logs", "");
-    socket.tcp().set_write_timeout(Some(Duration::from_secs(2))).unwrap();
-    // As much as kernels hold, and then the server reads no more.
-    let ping = Message::Ping(tungstenite::Bytes::from_static(&[b'x'; 125]));
-    let stopped = (0..1_000_000).position(|_| socket.send(ping.clone()).is_err());
-    assert!(stopped.is_some(), "125 MB of pings were taken, and nobody reads what they are answered with");
-}
-
-/// A process that prints without an end, and a reader of it that does not read.
-fn stalled(server: &Server) -> (String, Socket) {
-    let client = server.client();
-    let process = client.start_line("while :; do echo 0123456789012345678901234567890123456789; done");
-    let mut socket = client.open(&process, "logs", "");
-    socket.ready();
-    (process, socket)
-}
-
-fn a_reader_that_stalls_is_given_up_and_nobody_notices(on: On) {
-    let server = on.start_with(Options::unpaced());
-    let client = server.client();
-    let (process, mut socket) = stalled(&server);
-    // Somebody else reads the same all the while.
-    let mut other = client.open(&process, "logs", "&tail=0");
-    other.ready();
-    let mut last = 0;
-    wait_until("it is given up", || {
-        for _ in 0..100 {
-            if let Said::Frame { seq, .. } = other.hear() {
-                assert!(seq > last);
-                last = seq;
-            }
-        }
-        server.plane().streams().leased() == 1
-    });
-    let whole = socket.to_end();
-    assert_eq!((whole.end, whole.closed), (None, closed(1013, "slow_consumer")));
-    // It comes back where it was, and is told what it missed.
-    let mut again = client.open(&process, "logs", &format!("&seq={}", whole.last));
-    again.ready();
-    assert!(matches!(again.hear(), Said::Control(ServerControl::Gap(_))));
-    client.of("DELETE", &process, "", &json!({}));
-}
-
-fn a_slow_reader_is_told_what_it_missed(on: On) {
-    let mut options = Options::default();
-    options.settings.stream_bytes_per_second = 20_000;
-    options.settings.stream_max_bytes = 1 << 40;
-    let server = on.start_with(options);
-    let client = server.client();
-    let gate = Gate::new();
-    let process = client.start_line(&format!("echo first; {}; seq 1 200000; echo end", gate.wait()));
-    let mut socket = client.open(&process, "logs", "");
-    socket.read_until("first");
-    gate.open();
-    let (mut next, mut gaps) = (2, 0);
-    for _ in 0..40 {
-        match socket.hear() {
-            Said::Frame { seq, .. } => {
-                assert_eq!(seq, next);
-                next = seq + 1;
-            }
-            Said::Control(ServerControl::Gap(gap)) => {
-                assert_eq!((gap.from_seq, gap.reason.name()), (Some(next), "slow_consumer"));
-                next = gap.to_seq;
-                gaps += 1;
-            }
-            other @ (Said::Control(_) | Said::Closed(..)) => panic!("{other:?}"),
-        }
-        if gaps > 0 {
-            break;
-        }
-    }
-    assert_eq!(gaps, 1);
-    // The process was not slowed.
-    exited(client, &process);
-    let mut rest = Vec::new();
-    assert!(socket.tcp().shutdown(Shutdown::Write).is_ok());
-    socket.tcp().try_clone().unwrap().read_to_end(&mut rest).ok();
 }

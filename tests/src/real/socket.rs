@@ -2,7 +2,7 @@
 
 use super::{
     client::{Client, Reply},
-    machine::PATIENCE,
+    machine::{PATIENCE, wait_until},
 };
 use hangar_core::{
     log::Channel,
@@ -92,6 +92,11 @@ impl Client {
         self.call(method, &format!("/v1/sandboxes/local/processes/{process}{rest}"), Some(body))
     }
 
+    /// Waits until a process has ended.
+    pub fn wait_until_ended(&self, process: &str) {
+        wait_until("it ends", || self.show(process)["finished_at_ms"].is_i64());
+    }
+
     /// A URL for a socket.
     pub fn access(&self, process: &str, mode: &str) -> String {
         let reply = self.of("PUT", process, "/stream-access", &json!({ "mode": mode }));
@@ -121,6 +126,11 @@ impl Socket {
             }
             Err(error) => panic!("{url}: {error}"),
         }
+    }
+
+    /// A close frame, as [`Whole::closed`] has it.
+    pub fn closed(code: u16, reason: &str) -> Option<(u16, String)> {
+        Some((code, reason.to_owned()))
     }
 
     /// The socket below.
