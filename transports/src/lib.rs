@@ -10,6 +10,7 @@
 //!
 //! No runtime is named here, and no decision about a protocol is taken that belongs in `hangar-core`.
 
+mod api;
 pub mod body;
 pub mod client;
 pub mod data;

@@ -3,7 +3,6 @@
 //! In this order: the host and the origin, the path, the method, the token and its scope, the content type, the
 //! body, its fields. Each refusal says what is wrong, and nothing was done.
 
-mod env;
 mod exec;
 mod guard;
 mod processes;

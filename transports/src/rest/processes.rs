@@ -1,26 +1,19 @@
 //! Background processes: `/api/sandboxes/{ref}/processes` for who polls or reads events, and
 //! `/v1/sandboxes/{ref}/processes` for who speaks the process protocol. One table, two ways to show it.
 
-use super::{Call, Scope, done, env::Env, events, exec::no_nul, json, query::Query};
+use super::{Call, Scope, done, events, json, query::Query};
 use crate::{
     ApiError,
+    api::process::{ApiView, InputRequest, PageView, StartRequest, bad_size},
     body::Body,
-    plane::{
-        follow::Start,
-        processes::{Background, DEFAULT_LOG_BYTES, MAX_LOG_BYTES, StartCall},
-        sandboxes::check_name,
-        tickets::Mode,
-        tokens::Caller,
-    },
+    plane::{follow::Start, processes::Background, tickets::Mode, tokens::Caller},
     sse::EventBody,
 };
 use base64::prelude::{BASE64_STANDARD, Engine};
-use bytes::Bytes;
-use hangar_backends::sandbox::Command;
 use hangar_core::{
     exec::Encoding,
     process::{Signal, TtySize},
-    wire::process::{GapView, Status, View},
+    wire::process::GapView,
 };
 use hyper::{
     Response, StatusCode,
@@ -34,136 +27,6 @@ const SCOPES: [Scope; 2] = [Scope::Admin, Scope::User];
 
 /// Seconds that a poll may wait.
 const MAX_WAIT: f64 = 600.0;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StartRequest {
-    command: Option<String>,
-    argv: Option<Vec<String>>,
-    name: Option<String>,
-    cwd: Option<String>,
-    #[serde(default)]
-    env: Env,
-    tty: Option<TtySize>,
-    max_log_bytes: Option<u64>,
-    stdin: Option<bool>,
-}
-
-impl StartRequest {
-    fn check(self) -> Result<StartCall, ApiError> {
-        let command = match (self.command, self.argv) {
-            (Some(line), None) if line.trim().is_empty() => return Err(empty("command")),
-            (Some(line), None) => Command::Shell(line),
-            (None, Some(argv)) if argv.first().is_none_or(String::is_empty) => return Err(empty("argv")),
-            (None, Some(argv)) => Command::Argv(argv),
-            (None, None) => {
-                return Err(ApiError::bad_field(
-                    "command",
-                    "missing_field",
-                    "command: it takes this or argv",
-                ));
-            }
-            (Some(_), Some(_)) => {
-                return Err(ApiError::bad_field(
-                    "argv",
-                    "conflict",
-                    "argv: it takes this or command, not both",
-                ));
-            }
-        };
-        match &command {
-            Command::Shell(line) => no_nul("command", line)?,
-            Command::Argv(argv) => argv.iter().try_for_each(|argument| no_nul("argv", argument))?,
-        }
-        if let Some(name) = &self.name {
-            check_name(name)?;
-        }
-        super::exec::check_place(self.cwd.as_deref(), &self.env)?;
-        if let Some(side) = self.tty.and_then(TtySize::bad_side) {
-            return Err(bad_size(&format!("tty.{side}")));
-        }
-        let max_log_bytes = self.max_log_bytes.unwrap_or(DEFAULT_LOG_BYTES);
-        if max_log_bytes > MAX_LOG_BYTES {
-            let message = format!("max_log_bytes: it must be at most {MAX_LOG_BYTES}; 0 keeps nothing");
-            return Err(ApiError::bad_field("max_log_bytes", "out_of_range", message));
-        }
-        Ok(StartCall {
-            command,
-            name: self.name,
-            cwd: self.cwd,
-            env: self.env.0,
-            tty: self.tty,
-            max_log_bytes,
-            stdin: self.stdin.unwrap_or(true),
-        })
-    }
-}
-
-fn empty(field: &str) -> ApiError {
-    ApiError::bad_field(field, "empty", format!("{field}: there is nothing to run"))
-}
-
-fn bad_size(field: &str) -> ApiError {
-    let message = format!("{field}: it must be from 1 to {}", TtySize::MAX);
-    ApiError::bad_field(field, "out_of_range", message)
-}
-
-/// A process as `/api` shows it.
-#[derive(Serialize)]
-struct ApiView<'a> {
-    process_id: &'a str,
-    command: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cwd: Option<&'a str>,
-    state: &'static str,
-    exit_code: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signal: Option<Cow<'static, str>>,
-    started_at_ms: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finished_at_ms: Option<i64>,
-    /// The offset to go on from: after its newest output, or after what is given of it here.
-    next: u64,
-    #[serde(flatten)]
-    page: Option<PageView>,
-}
-
-/// Output of one poll.
-#[derive(Serialize)]
-struct PageView {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base64: Option<String>,
-    from: u64,
-    /// The offset after its newest output.
-    end: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gap: Option<GapView>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    truncated: bool,
-}
-
-impl<'a> ApiView<'a> {
-    fn of(background: &'a Background) -> Self {
-        let View { status, exit_code, signal, started_at_ms, finished_at_ms, .. } = background.view();
-        Self {
-            process_id: background.id(),
-            command: background.command(),
-            cwd: background.call().cwd.as_deref(),
-            state: match status {
-                Status::Starting | Status::Running => "running",
-                Status::Exited | Status::Stopped | Status::Failed => "exited",
-            },
-            exit_code,
-            signal,
-            started_at_ms,
-            finished_at_ms,
-            next: background.handle().look(|process| process.log().end_offset()),
-            page: None,
-        }
-    }
-}
 
 #[derive(Serialize)]
 struct List<T> {
@@ -251,36 +114,9 @@ fn encoding(query: &Query<'_>) -> Result<Encoding, ApiError> {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InputRequest {
-    input: Option<String>,
-    base64: Option<String>,
-    #[serde(default)]
-    eof: bool,
-}
-
 pub(super) async fn input(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (caller, background) = call.process()?;
-    let InputRequest { input, base64, eof } = call.json(&caller).await?;
-    let data = match (input, base64) {
-        (Some(_), Some(_)) => {
-            return Err(ApiError::bad_field(
-                "base64",
-                "conflict",
-                "base64: it takes this or input, not both",
-            ));
-        }
-        (Some(text), None) => Bytes::from(text),
-        (None, Some(base64)) => BASE64_STANDARD
-            .decode(base64)
-            .map(Bytes::from)
-            .map_err(|error| ApiError::bad_field("base64", "bad_base64", format!("base64: {error}")))?,
-        (None, None) if eof => Bytes::new(),
-        (None, None) => {
-            return Err(ApiError::bad_field("input", "missing_field", "input: it takes this, base64 or eof"));
-        }
-    };
+    let (data, eof) = call.json::<InputRequest>(&caller).await?.check()?;
     background.input(data, eof)?;
     Ok(done())
 }
@@ -389,36 +225,5 @@ mod tests {
     #[test]
     fn a_time_is_written_as_others_read_it() {
         assert_eq!(timestamp(1_783_328_460_000), "2026-07-06T09:01:00Z");
-    }
-
-    fn refused(json: &str) -> (&'static str, Option<String>) {
-        let request: StartRequest = serde_json::from_str(json).unwrap();
-        let error = request.check().unwrap_err();
-        (error.code(), error.field().map(str::to_owned))
-    }
-
-    #[test]
-    fn a_start_that_cannot_be_one_names_its_field() {
-        let field = |code, name: &str| (code, Some(name.to_owned()));
-        assert_eq!(refused("{}"), field("missing_field", "command"));
-        assert_eq!(refused(r#"{"command":" "}"#), field("empty", "command"));
-        assert_eq!(refused(r#"{"argv":[]}"#), field("empty", "argv"));
-        assert_eq!(refused(r#"{"argv":["a\u0000"]}"#), field("nul", "argv"));
-        assert_eq!(refused(r#"{"argv":["a"],"command":"b"}"#), field("conflict", "argv"));
-        assert_eq!(refused(r#"{"command":"a","name":"A"}"#), field("bad_name", "name"));
-        assert_eq!(refused(r#"{"command":"a","cwd":""}"#), field("empty", "cwd"));
-        assert_eq!(refused(r#"{"command":"a","env":{"":"x"}}"#), field("bad_name", "env"));
-        assert_eq!(
-            refused(r#"{"command":"a","tty":{"cols":0,"rows":1}}"#),
-            field("out_of_range", "tty.cols")
-        );
-        assert_eq!(
-            refused(r#"{"command":"a","tty":{"cols":1,"rows":10001}}"#),
-            field("out_of_range", "tty.rows")
-        );
-        assert_eq!(
-            refused(r#"{"command":"a","max_log_bytes":67108865}"#),
-            field("out_of_range", "max_log_bytes")
-        );
     }
 }

@@ -1,12 +1,17 @@
 //! `/api/sandboxes`.
 
 use super::{Call, Scope, done, json};
-use crate::{ApiError, body::Body, plane::sandboxes::Entry};
+use crate::{
+    ApiError,
+    api::sandbox::{CreateRequest, ListView, View},
+    body::Body,
+    plane::sandboxes::Entry,
+};
 use hyper::{
     Response, StatusCode,
     header::{HeaderValue, LOCATION},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::Arc;
 
 /// Who may see sandboxes.
@@ -15,43 +20,10 @@ const SEE: [Scope; 2] = [Scope::Admin, Scope::User];
 /// Who may change them.
 const CHANGE: [Scope; 1] = [Scope::Admin];
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CreateRequest {
-    name: Option<String>,
-    cwd: Option<String>,
-}
-
 /// A body without fields.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
-
-#[derive(Serialize)]
-struct View<'a> {
-    id: &'a str,
-    name: &'a str,
-    kind: &'a str,
-    state: &'a str,
-    created_at_ms: i64,
-}
-
-impl<'a> From<&'a Entry> for View<'a> {
-    fn from(entry: &'a Entry) -> Self {
-        Self {
-            id: entry.id(),
-            name: entry.name(),
-            kind: entry.kind(),
-            state: entry.state().name(),
-            created_at_ms: entry.created_at_ms(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct ListView<'a> {
-    sandboxes: Vec<View<'a>>,
-}
 
 pub(super) fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let caller = call.caller(&SEE)?;

@@ -11,7 +11,7 @@ use std::{
 
 /// `env`.
 #[derive(Default)]
-pub(super) struct Env(pub(super) BTreeMap<String, String>);
+pub(crate) struct Env(pub(crate) BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Env {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
