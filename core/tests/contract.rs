@@ -4,7 +4,7 @@
 //! printed with them: a file of those bytes in `fuzz/corpus/<target>/` makes it a test for good.
 
 use arbitrary::Arbitrary;
-use hangar_core::testing::{attach, exec, limits, log, pace, process, scenario, sse, tail, text};
+use hangar_core::testing::{attach, exec, limits, log, mcp, pace, process, scenario, sse, tail, text};
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
 
@@ -75,4 +75,14 @@ fn sse_decoder() {
 #[test]
 fn sse_round_trip() {
     check(300, sse::run_round_trip);
+}
+
+#[test]
+fn mcp_request() {
+    check(400, mcp::run_request);
+}
+
+#[test]
+fn mcp_answered() {
+    check(600, mcp::run_answered);
 }

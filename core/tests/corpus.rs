@@ -1,7 +1,7 @@
 //! Replays what the fuzz targets found worth keeping: every file of `fuzz/corpus/<target>/` is a scenario that has to
 //! pass.
 
-use hangar_core::testing::{self, attach, control, exec, limits, log, pace, process, sse, tail, text};
+use hangar_core::testing::{self, attach, control, exec, limits, log, mcp, pace, process, sse, tail, text};
 use std::{fs, path::Path};
 
 fn replay(target: &str, run: impl Fn(&[u8])) {
@@ -71,4 +71,14 @@ fn pacer() {
 #[test]
 fn limits() {
     replay("limits", |bytes| testing::run(bytes, limits::run));
+}
+
+#[test]
+fn mcp_request() {
+    replay("mcp_request", |bytes| testing::run(bytes, mcp::run_request));
+}
+
+#[test]
+fn mcp_answered() {
+    replay("mcp_answered", |bytes| testing::run(bytes, mcp::run_answered));
 }

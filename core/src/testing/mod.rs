@@ -16,6 +16,7 @@ mod draw;
 pub mod exec;
 pub mod limits;
 pub mod log;
+pub mod mcp;
 pub mod pace;
 pub mod process;
 pub mod sse;

@@ -1,0 +1,346 @@
+//! From the head and the body of an HTTP request to a call, a rung at a time: what a later rung needs is settled by an
+//! earlier one, and the first that does not hold decides how the request is refused.
+//!
+//! 1. `Content-Type` and `Accept`.
+//! 2. The body is one message. A notification is taken as it is.
+//! 3. `_meta` has the revision and the capabilities of the client.
+//! 4. The headers say what the body says: the revision, the method, the name.
+//! 5. The revision is spoken here.
+//! 6. The method is there.
+//! 7. Its parameters are.
+//!
+//! Nothing is kept from one request to the next.
+
+use super::{
+    REVISION,
+    message::{Id, Malformed, Message, RpcError, code, text},
+    meta,
+};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json, value::RawValue};
+use std::borrow::Cow;
+
+/// The headers of a request that count. Names are in any case; spaces around a value are not part of it.
+#[derive(Clone, Debug, Default)]
+pub struct Head<'a> {
+    /// `Content-Type`.
+    pub content_type: Option<&'a [u8]>,
+    /// Every `Accept`.
+    pub accept: Vec<&'a [u8]>,
+    /// `MCP-Protocol-Version`.
+    pub version: Header<'a>,
+    /// `Mcp-Method`.
+    pub method: Header<'a>,
+    /// `Mcp-Name`.
+    pub name: Header<'a>,
+}
+
+/// A header that may be there once.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Header<'a> {
+    /// It is not there.
+    #[default]
+    Missing,
+    /// It is there, once.
+    Once(&'a [u8]),
+    /// It is there more than once: nobody knows which of them whoever routed the request believed.
+    Twice,
+}
+
+impl<'a> Header<'a> {
+    /// From all the values of a header.
+    pub fn of(mut values: impl Iterator<Item = &'a [u8]>) -> Self {
+        match (values.next(), values.next()) {
+            (None, _) => Self::Missing,
+            (Some(value), None) => Self::Once(value.trim_ascii()),
+            (Some(_), Some(_)) => Self::Twice,
+        }
+    }
+}
+
+/// What a server offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Offers {
+    /// The methods that are there.
+    pub methods: &'static [&'static str],
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is carried out.
+    Call(Box<Call>),
+    /// It is taken, and not answered (202).
+    Notification {
+        /// What it tells.
+        method: String,
+        /// More about that.
+        params: Option<Box<RawValue>>,
+    },
+    /// It is not.
+    Refused(Box<Refusal>),
+}
+
+/// How a request is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// The status of the HTTP response.
+    pub status: u16,
+    /// The id of the request, where it has one.
+    pub id: Option<Id>,
+    /// The body of the response.
+    pub error: RpcError,
+}
+
+/// A request that holds.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What the answer has to name.
+    pub id: Id,
+    /// One of [`Offers::methods`].
+    pub method: String,
+    /// The raw JSON of its parameters: an object.
+    pub params: Box<RawValue>,
+    /// What it says about itself.
+    pub meta: Meta,
+}
+
+/// What a request says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// Under which name it wants progress, if it does.
+    pub progress_token: Option<Id>,
+    /// From which level on it wants log messages, if it does.
+    pub log_level: Option<LogLevel>,
+    /// What its client can do.
+    pub capabilities: Map<String, Value>,
+}
+
+/// How grave a log message is, the least first.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each is the level of its name, of RFC 5424")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl Call {
+    /// Its parameters; what is not known of them is passed over.
+    pub fn params<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
+        serde_json::from_str(self.params.get())
+            .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))
+    }
+}
+
+/// What was wrong, without where in a text that its reader does not see.
+fn without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message.rfind(" at line ").map_or(message.as_str(), |at| &message[..at]).to_owned()
+}
+
+/// What becomes of an HTTP request.
+pub fn accept(head: &Head<'_>, body: &[u8], offers: &Offers) -> Verdict {
+    check_types(head).and_then(|()| by_body(Some(head), body, offers)).unwrap_or_else(Verdict::Refused)
+}
+
+/// What becomes of a message that has no head: a line of a process's input.
+pub fn accept_line(line: &[u8], offers: &Offers) -> Verdict {
+    by_body(None, line, offers).unwrap_or_else(Verdict::Refused)
+}
+
+/// Whether the types of the body and of the answer are those of the protocol.
+pub fn check_types(head: &Head<'_>) -> Result<(), Box<Refusal>> {
+    let refused = |status, message: &str| {
+        Box::new(Refusal { status, id: None, error: RpcError::new(code::INVALID_REQUEST, message) })
+    };
+    let essence = |value: &[u8]| {
+        let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
+        value[..end].trim_ascii().to_ascii_lowercase()
+    };
+    if head.content_type.map(essence).as_deref() != Some(b"application/json") {
+        return Err(refused(415, "the body must be JSON, sent with `Content-Type: application/json`"));
+    }
+    let accepted: Vec<Vec<u8>> =
+        head.accept.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(essence).collect();
+    let takes = |names: [&[u8]; 2]| {
+        accepted.is_empty() || accepted.iter().any(|one| one == b"*/*" || names.contains(&one.as_slice()))
+    };
+    if takes([b"application/json", b"application/*"]) && takes([b"text/event-stream", b"text/*"]) {
+        return Ok(());
+    }
+    Err(refused(406, "the answer is JSON or an event stream: `Accept: application/json, text/event-stream`"))
+}
+
+fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers) -> Result<Verdict, Box<Refusal>> {
+    let (id, method, params) = match Message::parse(body) {
+        Err(Malformed { id, error }) => return Err(refusal(id, error)),
+        Ok(Message::Notification { method, params }) => {
+            let (method, params) = (method.into_owned(), params.map(ToOwned::to_owned));
+            return Ok(Verdict::Notification { method, params });
+        }
+        Ok(Message::Request { id, method, params }) => (id, method, params),
+    };
+    let fail = |error| refusal(Some(id.clone()), error);
+    let known = Known::parse(params).map_err(fail)?;
+    let (version, meta) = known.meta().map_err(fail)?;
+    if let Some(head) = head {
+        check_headers(head, &version, &method, &known).map_err(fail)?;
+    }
+    if version != REVISION {
+        let data = json!({ "supported": [REVISION], "requested": version });
+        let message = format!("the revision {version} is not spoken here, but {REVISION} is");
+        return Err(fail(RpcError::new(code::UNSUPPORTED_VERSION, message).with(data)));
+    }
+    if !offers.methods.contains(&&*method) {
+        let message = format!("there is no method {method} here");
+        return Err(fail(RpcError::new(code::METHOD_NOT_FOUND, message)));
+    }
+    if let Some(name) = named_by(&method) {
+        known.text(name).map_err(fail)?;
+    }
+    let method = method.into_owned();
+    let params = params.map(ToOwned::to_owned).ok_or_else(|| fail(RpcError::invalid_params("params")))?;
+    Ok(Verdict::Call(Box::new(Call { id, method, params, meta })))
+}
+
+fn refusal(id: Option<Id>, error: RpcError) -> Box<Refusal> {
+    Box::new(Refusal { status: error.status(), id, error })
+}
+
+/// The parameters that the ladder looks at.
+#[derive(Default, Deserialize)]
+struct Known<'a> {
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, rename = "taskId")]
+    task: Option<&'a RawValue>,
+}
+
+/// The parts of `_meta` that the ladder looks at.
+#[derive(Deserialize)]
+struct KnownMeta {
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<Value>,
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<Value>,
+    #[serde(rename = "io.modelcontextprotocol/logLevel")]
+    log_level: Option<Value>,
+    #[serde(default, rename = "progressToken", deserialize_with = "token")]
+    progress_token: Option<Value>,
+}
+
+/// A token that is there, null included.
+fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Known<'a> {
+    fn parse(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
+        let Some(params) = params else { return Ok(Self::default()) };
+        serde_json::from_str(params.get())
+            .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))
+    }
+
+    /// The revision of the request, and what it says about itself.
+    fn meta(&self) -> Result<(String, Meta), RpcError> {
+        let bad =
+            |field: &str, message: &str| RpcError::invalid_params(format!("params._meta{field}: {message}"));
+        let Some(meta) = self.meta else {
+            return Err(bad(
+                "",
+                &format!("it is missing; it must have {} and {}", meta::VERSION, meta::CAPABILITIES),
+            ));
+        };
+        let known: KnownMeta =
+            serde_json::from_str(meta.get()).map_err(|error| bad("", &without_place(&error)))?;
+        let version = match known.version {
+            Some(Value::String(version)) => version,
+            Some(_) => return Err(bad(&format!(".{}", meta::VERSION), "it must be a string")),
+            None => return Err(bad(&format!(".{}", meta::VERSION), "it is missing")),
+        };
+        let capabilities = match known.capabilities {
+            Some(Value::Object(capabilities)) => capabilities,
+            Some(_) => return Err(bad(&format!(".{}", meta::CAPABILITIES), "it must be an object")),
+            None => return Err(bad(&format!(".{}", meta::CAPABILITIES), "it is missing")),
+        };
+        let progress_token = known
+            .progress_token
+            .map(Id::deserialize)
+            .transpose()
+            .map_err(|_| bad(".progressToken", "it must be a string or a whole number"))?;
+        let log_level = known
+            .log_level
+            .map(LogLevel::deserialize)
+            .transpose()
+            .map_err(|_| bad(&format!(".{}", meta::LOG_LEVEL), "there is no such level"))?;
+        Ok((version, Meta { progress_token, log_level, capabilities }))
+    }
+
+    /// The parameter of this name, which must be a string.
+    fn text(&self, name: &str) -> Result<Cow<'a, str>, RpcError> {
+        let value = match name {
+            "name" => self.name,
+            "uri" => self.uri,
+            _ => self.task,
+        };
+        value
+            .and_then(|value| text(value).ok())
+            .ok_or_else(|| RpcError::invalid_params(format!("params.{name}: it must be a string")))
+    }
+}
+
+/// The parameter that `Mcp-Name` repeats.
+fn named_by(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// Whether the headers by which a proxy may have routed the request say what the body says.
+fn check_headers(head: &Head<'_>, version: &str, method: &str, known: &Known<'_>) -> Result<(), RpcError> {
+    same("MCP-Protocol-Version", head.version, version)?;
+    same("Mcp-Method", head.method, method)?;
+    let Some(name) = named_by(method) else { return Ok(()) };
+    // Without a name in the body there is nothing to compare with: that is refused as a bad parameter.
+    let Ok(name) = known.text(name) else { return Ok(()) };
+    let Header::Once(value) = head.name else { return same("Mcp-Name", head.name, &name) };
+    let plain = decoded(value).ok_or_else(|| mismatch("Mcp-Name", "it is not valid base64 of UTF-8"))?;
+    same("Mcp-Name", Header::Once(&plain), &name)
+}
+
+fn same(name: &str, header: Header<'_>, body: &str) -> Result<(), RpcError> {
+    match header {
+        Header::Once(value) if value == body.as_bytes() => Ok(()),
+        Header::Once(_) => Err(mismatch(name, &format!("it does not say {body}, which the body says"))),
+        Header::Missing => Err(mismatch(name, &format!("it is missing; the body says {body}"))),
+        Header::Twice => Err(mismatch(name, "it is there more than once")),
+    }
+}
+
+fn mismatch(name: &str, message: &str) -> RpcError {
+    RpcError::new(code::HEADER_MISMATCH, format!("the header {name}: {message}"))
+}
+
+/// The value of a header that may be wrapped: `=?base64?…?=`, of UTF-8.
+fn decoded(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(wrapped) = value.strip_prefix(b"=?base64?").and_then(|rest| rest.strip_suffix(b"?=")) else {
+        return Some(Cow::Borrowed(value));
+    };
+    let plain = BASE64_STANDARD.decode(wrapped).ok()?;
+    std::str::from_utf8(&plain).is_ok().then_some(Cow::Owned(plain))
+}

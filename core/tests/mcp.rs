@@ -1,0 +1,403 @@
+//! MCP, revision 2026-07-28, by value: each rung of the ladder, and what an answer looks like.
+
+use bytes::{Bytes, BytesMut};
+use hangar_core::{
+    Time,
+    testing::mcp::{OFFERS, Request, run_request},
+    text::Text,
+    wire::mcp::{
+        message::{Id, RpcError, code},
+        request::{Head, Header, LogLevel, Refusal, Verdict, accept, accept_line},
+        response::{Answering, Framing, HEARTBEAT, Progress},
+        types::{Cache, Implementation, ToolResult, cacheable, complete},
+    },
+};
+use proptest::{collection::vec, prelude::*, sample::select};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+fn head() -> Head<'static> {
+    Head {
+        content_type: Some(b"application/json"),
+        accept: vec![b"application/json, text/event-stream"],
+        version: Header::Once(b"2026-07-28"),
+        method: Header::Once(b"tools/call"),
+        name: Header::Once(b"exec"),
+    }
+}
+
+fn body() -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"exec","arguments":{{"a":1}},"_meta":{META}}}}}"#
+    )
+}
+
+fn refused(head: &Head<'_>, body: &str) -> (u16, i32, Option<Id>) {
+    match accept(head, body.as_bytes(), &OFFERS) {
+        Verdict::Refused(refusal) => (refusal.status, refusal.error.code, refusal.id),
+        other @ (Verdict::Call(_) | Verdict::Notification { .. }) => panic!("{body}: {other:?}"),
+    }
+}
+
+fn number(id: i64) -> Option<Id> {
+    Some(Id::Number(id.into()))
+}
+
+#[test]
+fn a_whole_request_is_a_call() {
+    let Verdict::Call(call) = accept(&head(), body().as_bytes(), &OFFERS) else { panic!("a call") };
+    assert_eq!((call.id, call.method.as_str()), (Id::Number(1.into()), "tools/call"));
+    assert_eq!(call.params.get(), format!(r#"{{"name":"exec","arguments":{{"a":1}},"_meta":{META}}}"#));
+    assert_eq!(call.meta.progress_token, None);
+    // Nothing but the name and the version of the client is optional in it; unknown members are passed over.
+    let meta = META.replace(
+        "{\"io",
+        r#"{"progressToken":0,"traceparent":"x","io.modelcontextprotocol/logLevel":"warning","io"#,
+    );
+    let body = body().replace(META, &meta).replace("{\"jsonrpc", r#"{"x":[],"jsonrpc"#);
+    let Verdict::Call(call) = accept(&head(), body.as_bytes(), &OFFERS) else { panic!("a call") };
+    assert_eq!((call.meta.progress_token, call.meta.log_level), (number(0), Some(LogLevel::Warning)));
+}
+
+#[test]
+fn the_types_are_settled_first() {
+    for (content_type, expected) in [
+        (Some("application/json; charset=utf-8"), None),
+        (Some("APPLICATION/JSON"), None),
+        (Some("text/plain"), Some(415)),
+        (Some("application/jsonx"), Some(415)),
+        (Some(""), Some(415)),
+        (None, Some(415)),
+    ] {
+        let head = Head { content_type: content_type.map(str::as_bytes), ..head() };
+        // Whatever the body is.
+        match expected {
+            Some(status) => assert_eq!(refused(&head, "nonsense").0, status, "{content_type:?}"),
+            None => assert!(matches!(accept(&head, body().as_bytes(), &OFFERS), Verdict::Call(_))),
+        }
+    }
+    for (accepted, is_call) in [
+        (vec![], true),
+        (vec!["*/*"], true),
+        (vec!["text/event-stream", "application/json;q=0.5"], true),
+        (vec!["application/*, TEXT/*"], true),
+        (vec!["application/json"], false),
+        (vec!["text/event-stream"], false),
+        (vec!["text/html"], false),
+    ] {
+        let head = Head { accept: accepted.iter().map(|value| value.as_bytes()).collect(), ..head() };
+        assert_eq!(
+            matches!(accept(&head, body().as_bytes(), &OFFERS), Verdict::Call(_)),
+            is_call,
+            "{accepted:?}"
+        );
+        if !is_call {
+            assert_eq!(refused(&head, &body()), (406, code::INVALID_REQUEST, None));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let with = |from: &str, to: &str| body().replace(from, to);
+    for (body, status, expected, id) in [
+        (String::new(), 400, code::PARSE, None),
+        ("{".to_owned(), 400, code::PARSE, None),
+        (body() + "{}", 400, code::PARSE, None),
+        ("nonsense".to_owned(), 400, code::PARSE, None),
+        ("1".to_owned(), 400, code::INVALID_REQUEST, None),
+        ("null".to_owned(), 400, code::INVALID_REQUEST, None),
+        ("[]".to_owned(), 400, code::INVALID_REQUEST, None),
+        (format!("[{}]", body()), 400, code::INVALID_REQUEST, None),
+        ("{}".to_owned(), 400, code::INVALID_REQUEST, None),
+        (with("\"2.0\"", "\"1.0\""), 400, code::INVALID_REQUEST, number(1)),
+        (with("\"2.0\"", "2.0"), 400, code::INVALID_REQUEST, number(1)),
+        (with("\"jsonrpc\":\"2.0\",", ""), 400, code::INVALID_REQUEST, number(1)),
+        (with("\"id\":1", "\"id\":null"), 400, code::INVALID_REQUEST, None),
+        (with("\"id\":1", "\"id\":1.5"), 400, code::INVALID_REQUEST, None),
+        (with("\"id\":1", "\"id\":1e300"), 400, code::INVALID_REQUEST, None),
+        (with("\"id\":1", "\"id\":true"), 400, code::INVALID_REQUEST, None),
+        (with("\"id\":1", "\"id\":[1]"), 400, code::INVALID_REQUEST, None),
+        (with("\"id\":1", "\"id\":1,\"id\":2"), 400, code::INVALID_REQUEST, None),
+        (with("\"tools/call\"", "7"), 400, code::INVALID_REQUEST, number(1)),
+        (with("\"method\":\"tools/call\",", ""), 400, code::INVALID_REQUEST, number(1)),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(), 400, code::INVALID_REQUEST, number(1)),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#.to_owned(),
+            400,
+            code::INVALID_PARAMS,
+            number(1),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"x","params":null}"#.to_owned(),
+            400,
+            code::INVALID_PARAMS,
+            number(1),
+        ),
+    ] {
+        assert_eq!(refused(&head(), &body), (status, expected, id), "{body}");
+    }
+    let bad = accept(&head(), b"{\"id\":\"\xff\"}", &OFFERS);
+    assert!(matches!(bad, Verdict::Refused(refusal) if refusal.error.code == code::PARSE));
+}
+
+#[test]
+fn ids_come_back_as_they_were() {
+    for id in [json!(0), json!(-3), json!(u64::MAX), json!(""), json!("a\n\"b\""), json!("1")] {
+        let body = body().replace("\"id\":1", &format!("\"id\":{id}"));
+        let Verdict::Call(call) = accept(&head(), body.as_bytes(), &OFFERS) else { panic!("{id}") };
+        assert_eq!(serde_json::to_value(&call.id).unwrap(), id);
+    }
+}
+
+#[test]
+fn a_notification_is_taken_whatever_its_headers() {
+    let bare = Head { version: Header::Missing, method: Header::Missing, name: Header::Twice, ..head() };
+    let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+    let Verdict::Notification { method, params } = accept(&bare, body.as_bytes(), &OFFERS) else {
+        panic!("a notification")
+    };
+    assert_eq!((method.as_str(), params.unwrap().get()), ("notifications/cancelled", r#"{"requestId":7}"#));
+}
+
+#[test]
+fn every_request_says_its_revision_and_what_its_client_can() {
+    let version = "\"io.modelcontextprotocol/protocolVersion\"";
+    let capabilities = "\"io.modelcontextprotocol/clientCapabilities\"";
+    for (meta, field) in [
+        (String::new(), "params._meta"),
+        ("null".to_owned(), "params._meta"),
+        ("[]".to_owned(), "params._meta"),
+        ("{}".to_owned(), "protocolVersion"),
+        (format!("{{{version}:1,{capabilities}:{{}}}}"), "protocolVersion"),
+        (format!("{{{version}:\"2026-07-28\"}}"), "clientCapabilities"),
+        (format!("{{{version}:\"2026-07-28\",{capabilities}:[]}}"), "clientCapabilities"),
+        (META.replace("{\"io", "{\"progressToken\":null,\"io"), "progressToken"),
+        (META.replace("{\"io", "{\"progressToken\":1.5,\"io"), "progressToken"),
+        (META.replace("{\"io", "{\"io.modelcontextprotocol/logLevel\":\"loud\",\"io"), "logLevel"),
+    ] {
+        let with = if meta.is_empty() { String::new() } else { format!(",\"_meta\":{meta}") };
+        let body = body().replace(&format!(",\"_meta\":{META}"), &with);
+        let Verdict::Refused(refusal) = accept(&head(), body.as_bytes(), &OFFERS) else { panic!("{body}") };
+        let Refusal { status, id, error } = *refusal;
+        assert_eq!((status, error.code, id), (400, code::INVALID_PARAMS, number(1)), "{body}");
+        assert!(error.message.contains(field), "{meta}: {}", error.message);
+    }
+    // Before the headers, the revision and the method are looked at.
+    let other = Head { version: Header::Once(b"1999-01-01"), ..head() };
+    let none = r#"{"jsonrpc":"2.0","id":"a","method":"nonsense"}"#;
+    assert_eq!(refused(&other, none), (400, code::INVALID_PARAMS, Some(Id::Text("a".into()))));
+}
+
+#[test]
+fn the_headers_say_what_the_body_says() {
+    let wrong = (400, code::HEADER_MISMATCH, number(1));
+    let body = body();
+    for header in [Header::Missing, Header::Twice, Header::Once(b""), Header::Once(b"2025-11-25")] {
+        assert_eq!(refused(&Head { version: header, ..head() }, &body), wrong, "{header:?}");
+    }
+    for header in [Header::Missing, Header::Twice, Header::Once(b"Tools/call"), Header::Once(b"tools/list")] {
+        assert_eq!(refused(&Head { method: header, ..head() }, &body), wrong, "{header:?}");
+    }
+    for header in [
+        Header::Missing,
+        Header::Twice,
+        Header::Once(b"Exec"),
+        Header::Once(b"=?base64?ZXhlYw=?="),
+        Header::Once(b"=?base64?/w==?="),
+        Header::Once(b"=?BASE64?ZXhlYw==?="),
+    ] {
+        assert_eq!(refused(&Head { name: header, ..head() }, &body), wrong, "{header:?}");
+    }
+    let wrapped = Head { name: Header::Once(b"=?base64?ZXhlYw==?="), ..head() };
+    assert!(matches!(accept(&wrapped, body.as_bytes(), &OFFERS), Verdict::Call(_)));
+    assert_eq!(Header::of([b" a ".as_slice()].into_iter()), Header::Once(b"a"));
+    // A method without a name needs no header for it, and one without the header is refused before it is looked for.
+    let list = Head { method: Header::Once(b"tools/list"), name: Header::Missing, ..head() };
+    let listed = body.replace("tools/call", "tools/list");
+    assert!(matches!(accept(&list, listed.as_bytes(), &OFFERS), Verdict::Call(_)));
+    let uri = body.replace("tools/call", "resources/read").replace("\"name\":\"exec\"", "\"uri\":\"a://é\"");
+    let read = Head {
+        method: Header::Once(b"resources/read"),
+        name: Header::Once(b"=?base64?YTovL8Op?="),
+        ..head()
+    };
+    assert!(matches!(accept(&read, uri.as_bytes(), &OFFERS), Verdict::Call(_)));
+    // A line has no headers.
+    assert!(matches!(accept_line(body.as_bytes(), &OFFERS), Verdict::Call(_)));
+}
+
+#[test]
+fn then_the_revision_then_the_method_then_its_parameters() {
+    let other = body().replace("2026-07-28", "2031-01-01");
+    let head_of = Head { version: Header::Once(b"2031-01-01"), ..head() };
+    let Verdict::Refused(refusal) = accept(&head_of, other.as_bytes(), &OFFERS) else { panic!("refused") };
+    assert_eq!((refusal.status, refusal.error.code), (400, code::UNSUPPORTED_VERSION));
+    assert_eq!(refusal.error.data, Some(json!({ "supported": ["2026-07-28"], "requested": "2031-01-01" })));
+    for method in ["initialize", "ping", "logging/setLevel", "resources/subscribe", "tools/callx", ""] {
+        let body = body().replace("tools/call", method);
+        let head = Head { method: Header::Once(method.as_bytes()), ..head() };
+        assert_eq!(refused(&head, &body), (404, code::METHOD_NOT_FOUND, number(1)), "{method}");
+    }
+    for name in ["", "\"name\":7,", "\"name\":null,"] {
+        let body = body().replace("\"name\":\"exec\",", name);
+        assert_eq!(refused(&head(), &body), (400, code::INVALID_PARAMS, number(1)), "{name}");
+    }
+}
+
+#[test]
+fn depth_and_length_break_nothing() {
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    let Verdict::Call(call) = accept(&head(), body().replace("{\"a\":1}", &deep).as_bytes(), &OFFERS) else {
+        panic!("arguments are not looked into")
+    };
+    assert!(call.params::<Value>().is_err());
+    let body = body().replace(
+        "\"io.modelcontextprotocol/clientCapabilities\":{}",
+        &format!("\"io.modelcontextprotocol/clientCapabilities\":{{\"x\":{deep}}}"),
+    );
+    assert_eq!(refused(&head(), &body).1, code::INVALID_PARAMS);
+    let long = "x".repeat(1 << 20);
+    let body = self::body().replace("{\"a\":1}", &format!("{{\"a\":\"{long}\"}}"));
+    assert!(matches!(accept(&head(), body.as_bytes(), &OFFERS), Verdict::Call(_)));
+}
+
+fn text(text: &'static str) -> Text {
+    Text::from(Bytes::from_static(text.as_bytes()))
+}
+
+fn written(out: &mut BytesMut) -> String {
+    String::from_utf8(out.split().to_vec()).expect("messages are UTF-8")
+}
+
+#[test]
+fn progress_counts_bytes_and_a_silence_adds_a_little() {
+    let (mut now, mut out) = (Time::ZERO, BytesMut::new());
+    let token = Id::Number(0.into());
+    let mut answering = Answering::new(Id::Text("é".into()), Some(&token), Framing::Events, now);
+    assert_eq!(answering.heartbeat_at(), Some(now + HEARTBEAT));
+    assert!(answering.output(&text("a\"\n"), now, &mut out));
+    assert_eq!(
+        written(&mut out),
+        "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":0,\
+         \"progress\":3,\"message\":\"a\\\"\\n\"}}\n\n"
+    );
+    for beat in 1..=3 {
+        assert!(!answering.heartbeat(now + Duration::from_secs(14), &mut out));
+        now = now + HEARTBEAT;
+        assert!(answering.heartbeat(now, &mut out));
+        assert!(written(&mut out).contains(&format!("\"progress\":3.000{beat}}}}}")));
+    }
+    assert!(answering.output_base64(&text("b"), now, &mut out));
+    assert!(written(&mut out).contains("\"progress\":4,\"message\":\"Yg==\"}"));
+    assert!(answering.answer(&Ok(Map::new()), &mut out));
+    assert_eq!(written(&mut out), "data: {\"jsonrpc\":\"2.0\",\"id\":\"é\",\"result\":{}}\n\n");
+    // Nothing follows, and the other answer is none.
+    assert!(!answering.output(&text("c"), now, &mut out) && !answering.heartbeat(now + HEARTBEAT, &mut out));
+    assert!(!answering.notification("x", &json!({}), now, &mut out));
+    assert!(!answering.answer(&Err(RpcError::new(code::INTERNAL, "x")), &mut out));
+    assert!(out.is_empty() && answering.is_answered());
+}
+
+#[test]
+fn who_asked_for_no_progress_gets_none() {
+    let (now, mut out) = (Time::ZERO, BytesMut::new());
+    let mut answering = Answering::new(Id::Number(1.into()), None, Framing::Lines, now);
+    assert!(!answering.wants_progress() && !answering.output(&text("a"), now, &mut out));
+    assert_eq!(answering.heartbeat_at(), None);
+    assert!(answering.answer(&Err(RpcError::new(code::INTERNAL, "no")), &mut out));
+    assert_eq!(
+        written(&mut out),
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"no\"}}\n"
+    );
+}
+
+#[test]
+fn a_day_of_silence_does_not_outgrow_the_next_byte() {
+    let (mut now, mut out) = (Time::ZERO, BytesMut::new());
+    let mut answering =
+        Answering::new(Id::Number(1.into()), Some(&Id::Text(String::new())), Framing::Lines, now);
+    for _ in 0..20_000 {
+        now = now + HEARTBEAT;
+        answering.heartbeat(now, &mut out);
+        assert!(answering.heartbeat_at().unwrap() > now);
+    }
+    assert_eq!(written(&mut out).lines().count(), 9_999);
+    assert!(answering.output(&text("a"), now, &mut out));
+}
+
+#[test]
+fn progress_of_another_kind_grows_too() {
+    let (now, mut out) = (Time::ZERO, BytesMut::new());
+    let mut answering =
+        Answering::new(Id::Number(1.into()), Some(&Id::Text("t".into())), Framing::Lines, now);
+    let at = |progress| Progress { progress, total: Some(100.0), message: Some("half\n".into()) };
+    assert!(answering.progress(&at(0.0), now, &mut out));
+    assert!(answering.progress(&at(50.5), now, &mut out));
+    for bad in [50.5, 12.0, f64::NAN, f64::INFINITY] {
+        assert!(!answering.progress(&at(bad), now, &mut out));
+    }
+    assert!(written(&mut out).ends_with("\"progress\":50.5,\"total\":100,\"message\":\"half\\n\"}}\n"));
+}
+
+#[test]
+fn results_say_who_gives_them_and_for_how_long() {
+    let server = Implementation { name: "hangar", version: "1" };
+    let result = complete(ToolResult::structured(json!({ "a": 1 })), &server);
+    assert_eq!(
+        Value::Object(result),
+        json!({
+            "resultType": "complete", "content": [{ "type": "text", "text": "{\"a\":1}" }], "structuredContent": { "a": 1 },
+            "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "hangar", "version": "1" } },
+        })
+    );
+    let cached = cacheable(json!({ "tools": [] }), Cache::Public(Duration::from_secs(1)), &server);
+    assert_eq!((&cached["ttlMs"], &cached["cacheScope"]), (&json!(1000), &json!("public")));
+    let live = cacheable(json!({ "resultType": "input_required" }), Cache::Live, &server);
+    assert_eq!(
+        (&live["ttlMs"], &live["cacheScope"], &live["resultType"]),
+        (&json!(0), &json!("private"), &json!("input_required"))
+    );
+}
+
+/// Bodies that are nearly right: each member is as it should be, missing, there twice, or of another type.
+fn nearly() -> impl Strategy<Value = String> {
+    let members = [
+        r#""jsonrpc":"2.0""#,
+        r#""id":7"#,
+        r#""id":"a""#,
+        r#""id":null"#,
+        r#""method":"tools/call""#,
+        r#""method":"tools/list""#,
+        r#""method":"nonsense""#,
+        r#""params":{"name":"exec","_meta":META}"#,
+        r#""params":{"uri":"x","_meta":META}"#,
+        r#""params":{"name":1,"_meta":{"progressToken":0}}"#,
+        r#""params":[]"#,
+        r#""result":{}"#,
+    ];
+    vec(select(members.to_vec()), 0..7)
+        .prop_map(|members| format!("{{{}}}", members.join(",")).replace("META", META))
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_nearly_right_is_judged(
+        body in nearly(),
+        version in proptest::option::of(vec(select(vec!["2026-07-28", "2025-11-25", ""]), 0..3)),
+        method in proptest::option::of(vec(select(vec!["tools/call", "tools/list"]), 0..3)),
+        name in proptest::option::of(vec(select(vec!["exec", "=?base64?ZXhlYw==?="]), 0..3)),
+    ) {
+        let bytes = |values: Vec<&str>| values.into_iter().map(|value| value.as_bytes().to_vec()).collect();
+        run_request(&Request {
+            content_type: None,
+            accept: Vec::new(),
+            version: version.map(bytes),
+            method: method.map(bytes),
+            name: name.map(bytes),
+            body: body.into_bytes(),
+        });
+    }
+}

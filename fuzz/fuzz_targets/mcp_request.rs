@@ -1,0 +1,6 @@
+//! Any request to the MCP endpoint.
+#![no_main]
+
+use hangar_core::testing::{mcp, run};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| run(bytes, mcp::run_request));
