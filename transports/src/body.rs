@@ -1,6 +1,7 @@
 //! The body of a response: one piece, or a stream that pulls.
 
 use crate::{
+    mcp::Answer,
     plane::{exec::ExecStream, follow::FollowStream},
     sse::EventBody,
 };
@@ -21,6 +22,8 @@ pub enum Body {
     Exec(Box<EventBody<ExecStream>>),
     /// A background process that is followed.
     Follow(Box<EventBody<FollowStream>>),
+    /// The answer to an MCP call.
+    Mcp(Box<EventBody<Answer>>),
 }
 
 impl Body {
@@ -48,6 +51,7 @@ impl HttpBody for Body {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Exec(exec) => exec.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Follow(follow) => follow.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Mcp(answer) => answer.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -56,13 +60,14 @@ impl HttpBody for Body {
             Self::Full(bytes) => bytes.is_none(),
             Self::Exec(exec) => exec.is_ended(),
             Self::Follow(follow) => follow.is_ended(),
+            Self::Mcp(answer) => answer.is_ended(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Exec(_) | Self::Follow(_) => SizeHint::default(),
+            Self::Exec(_) | Self::Follow(_) | Self::Mcp(_) => SizeHint::default(),
         }
     }
 }

@@ -132,16 +132,25 @@ impl ApiError {
         self.0.field.as_deref()
     }
 
-    /// The answer.
-    pub fn response(&self) -> Response<Body> {
-        let Parts { status, code, message, field, scope, header } = &*self.0;
+    /// What the client is told, as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let Parts { code, message, field, scope, .. } = &*self.0;
         let inner = Inner { code, message, field: field.as_deref(), scope: *scope };
         // Strings only: this cannot fail.
-        let json = serde_json::to_vec(&Envelope { error: inner }).unwrap_or_default();
-        let mut response = Response::new(Body::from(Bytes::from(json)));
-        *response.status_mut() = *status;
+        serde_json::to_value(Envelope { error: inner }).unwrap_or_default()
+    }
+
+    /// The answer.
+    pub fn response(&self) -> Response<Body> {
+        self.response_saying(Bytes::from(self.json().to_string()))
+    }
+
+    /// The answer, with another body in JSON.
+    pub(crate) fn response_saying(&self, json: Bytes) -> Response<Body> {
+        let mut response = Response::new(Body::from(json));
+        *response.status_mut() = self.0.status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some((name, value)) = header {
+        if let Some((name, value)) = &self.0.header {
             response.headers_mut().insert(name, value.clone());
         }
         response

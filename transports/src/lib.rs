@@ -3,6 +3,7 @@
 //! * [`plane`]: sandboxes by name, tokens, leases and open streams; who may, and what ends what.
 //! * [`server`]: sockets to requests: the accept loop, connections that can be aborted.
 //! * [`rest`]: requests to calls of the plane, and their answers.
+//! * [`mcp`]: MCP calls to their answers.
 //! * [`sse`]: a command's stream as a response body that pulls.
 //! * [`metrics`]: what is counted.
 //! * [`data`]: the folder that a server keeps its secrets in.
@@ -16,6 +17,7 @@ pub mod client;
 pub mod data;
 pub mod error;
 mod http_io;
+pub mod mcp;
 pub mod metrics;
 pub mod plane;
 pub mod rest;

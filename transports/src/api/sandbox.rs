@@ -2,6 +2,7 @@
 
 use crate::plane::sandboxes::Entry;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A sandbox to make.
 #[derive(Default, Deserialize)]
@@ -37,4 +38,10 @@ impl<'a> From<&'a Entry> for View<'a> {
 #[derive(Serialize)]
 pub(crate) struct ListView<'a> {
     pub(crate) sandboxes: Vec<View<'a>>,
+}
+
+impl<'a> ListView<'a> {
+    pub(crate) fn of(entries: &'a [Arc<Entry>]) -> Self {
+        Self { sandboxes: entries.iter().map(|entry| View::from(&**entry)).collect() }
+    }
 }

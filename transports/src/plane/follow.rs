@@ -114,26 +114,42 @@ pub struct FollowStream {
     started: Time,
 }
 
+/// How a client follows a process.
+#[derive(Clone, Debug)]
+pub struct Following {
+    /// Where it begins.
+    pub start: Start,
+    /// How output is written.
+    pub encoding: Encoding,
+    /// What it gets goes to a client at the pace and up to the cap of the plane's settings. Without it all that there is
+    /// is taken at once.
+    pub paced: bool,
+    /// It is one of the token's open streams.
+    pub leased: bool,
+    /// The connection that carries it.
+    pub connection: Option<Arc<Connection>>,
+}
+
 impl Plane {
     /// Follows a process.
     pub fn follow(
         self: &Arc<Self>,
         caller: &Caller,
         background: &Arc<Background>,
-        start: Start,
-        encoding: Encoding,
-        connection: Option<Arc<Connection>>,
+        following: Following,
     ) -> Result<FollowStream, ApiError> {
+        let Following { start, encoding, paced, leased, connection } = following;
         self.recheck(caller)?;
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
-        let lease = self.streams.lease(caller.token())?;
+        let lease = leased.then(|| self.streams.lease(caller.token())).transpose()?;
         let started = self.runtime.now();
+        let limit = |limit: u64| if paced { limit } else { u64::MAX };
         let config = attach::Config {
             encoding,
-            bytes_per_second: self.settings.stream_bytes_per_second,
-            max_bytes: self.settings.stream_max_bytes,
+            bytes_per_second: limit(self.settings.stream_bytes_per_second),
+            max_bytes: limit(self.settings.stream_max_bytes),
             patience: PATIENCE,
         };
         let reading = background.handle().reader();
@@ -148,7 +164,7 @@ impl Plane {
             .as_ref()
             .map(|_| Place { handle: Arc::clone(background.handle()), next: AtomicU64::new(attach.next()) });
         let parts = parts(id, caller, background, place, connection);
-        let open = self.streams.open(Kind::Process, Some(lease), parts, span);
+        let open = self.streams.open(Kind::Process, lease, parts, span);
         let stream = FollowStream {
             plane: Arc::clone(self),
             background: Arc::clone(background),
@@ -184,6 +200,13 @@ pub(super) fn parts(
 ) -> EntryParts {
     let (token, sandbox) = (caller.token().to_owned(), background.sandbox().id().to_owned());
     EntryParts { id, token, sandbox, command: None, place, connection }
+}
+
+impl Following {
+    /// As an open stream, at its pace.
+    pub const fn streamed(start: Start, encoding: Encoding, connection: Option<Arc<Connection>>) -> Self {
+        Self { start, encoding, paced: true, leased: true, connection }
+    }
 }
 
 impl FollowStream {
@@ -230,6 +253,16 @@ impl FollowStream {
     /// The socket took something.
     pub fn handle_accepted(&mut self) {
         self.attach.handle_accepted();
+    }
+
+    /// The offset of what comes next.
+    pub const fn next(&self) -> u64 {
+        self.attach.next()
+    }
+
+    /// Its client has had what it wanted, and is told so.
+    pub const fn ended(&mut self, reason: Close) {
+        self.open.ended(reason);
     }
 
     /// Ends it.

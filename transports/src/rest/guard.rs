@@ -100,7 +100,9 @@ impl Guard {
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE"));
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("authorization, content-type, last-event-id"),
+            HeaderValue::from_static(
+                "authorization, content-type, last-event-id, mcp-protocol-version, mcp-method, mcp-name",
+            ),
         );
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
         Some(response)

@@ -5,6 +5,7 @@
 
 mod exec;
 mod guard;
+mod mcp;
 mod processes;
 mod query;
 mod request;
@@ -13,7 +14,13 @@ mod sandboxes;
 mod socket;
 mod tokens;
 
-use crate::{ApiError, Plane, body::Body, metrics, server::Connection};
+use crate::{
+    ApiError, Plane,
+    body::Body,
+    mcp::{Handler, plane::PlaneHandler},
+    metrics,
+    server::Connection,
+};
 use bytes::Bytes;
 use hyper::{
     Request, Response, StatusCode,
@@ -31,11 +38,17 @@ pub use guard::{BadOrigin, Guard};
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// Answers requests for one plane.
-#[derive(Debug)]
 pub struct Service {
     plane: Arc<Plane>,
     guard: Guard,
     routes: Routes,
+    mcp: Arc<dyn Handler>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("guard", &self.guard).finish_non_exhaustive()
+    }
 }
 
 /// One request on its way to its endpoint.
@@ -51,9 +64,15 @@ struct Call<'a> {
 }
 
 impl Service {
-    /// The REST interface of a plane.
+    /// The interface of a plane: REST, and its own tools over MCP.
     pub fn new(plane: Arc<Plane>, guard: Guard) -> Self {
-        Self { plane, guard, routes: Routes::new() }
+        let mcp = Arc::new(PlaneHandler::new(Arc::clone(&plane)));
+        Self::with_mcp(plane, guard, mcp)
+    }
+
+    /// The same with something else behind `/mcp`.
+    pub fn with_mcp(plane: Arc<Plane>, guard: Guard, mcp: Arc<dyn Handler>) -> Self {
+        Self { plane, guard, routes: Routes::new(), mcp }
     }
 
     /// The plane it is the interface of.
@@ -113,6 +132,7 @@ impl Service {
                 call.caller(&[Scope::Metrics, Scope::Admin])?;
                 Ok(text(metrics::CONTENT_TYPE, self.plane.metrics().text()))
             }
+            Endpoint::Mcp => Ok(mcp::answer(call, &*self.mcp).await),
             Endpoint::OpenApi => Ok(text("application/json", OPENAPI.to_owned())),
             Endpoint::ListSandboxes => sandboxes::list(&call),
             Endpoint::CreateSandbox => sandboxes::create(call).await,

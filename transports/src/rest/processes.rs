@@ -6,7 +6,12 @@ use crate::{
     ApiError,
     api::process::{ApiView, InputRequest, PageView, StartRequest, bad_size},
     body::Body,
-    plane::{follow::Start, processes::Background, tickets::Mode, tokens::Caller},
+    plane::{
+        follow::{Following, Start},
+        processes::Background,
+        tickets::Mode,
+        tokens::Caller,
+    },
     sse::EventBody,
 };
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -102,7 +107,8 @@ pub(super) fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let query = Query::of(call.request.uri().query(), &["since", "encoding"])?;
     let start = call.event_cursor(&query)?.map_or(Start::Oldest, Start::Offset);
     let connection = Some(Arc::clone(&call.connection));
-    let stream = call.plane.follow(&caller, &background, start, encoding(&query)?, connection)?;
+    let following = Following::streamed(start, encoding(&query)?, connection);
+    let stream = call.plane.follow(&caller, &background, following)?;
     Ok(events(Body::Follow(Box::new(EventBody::new(stream)))))
 }
 

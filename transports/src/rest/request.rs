@@ -65,7 +65,7 @@ impl Call<'_> {
         self.json(caller).await
     }
 
-    async fn body(&mut self) -> Result<Bytes, ApiError> {
+    pub(super) async fn body(&mut self) -> Result<Bytes, ApiError> {
         let too_long = || {
             ApiError::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

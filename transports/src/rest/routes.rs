@@ -10,6 +10,7 @@ pub(super) enum Endpoint {
     Health,
     Metrics,
     OpenApi,
+    Mcp,
     ListSandboxes,
     CreateSandbox,
     ShowSandbox,
@@ -56,6 +57,7 @@ impl Endpoint {
             Self::Health
             | Self::Metrics
             | Self::OpenApi
+            | Self::Mcp
             | Self::ListSandboxes
             | Self::ShowSandbox
             | Self::DestroySandbox
@@ -77,10 +79,11 @@ impl Endpoint {
 }
 
 /// Every path with its methods. `{ref}` and `{process}` are an id or a name.
-const TABLE: [(&str, &[(Method, Endpoint)]); 22] = [
+const TABLE: [(&str, &[(Method, Endpoint)]); 23] = [
     ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
     ("/api/openapi.json", &[(Method::GET, Endpoint::OpenApi)]),
+    ("/mcp", &[(Method::POST, Endpoint::Mcp)]),
     ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
     (
         "/api/sandboxes/{ref}",

@@ -28,7 +28,7 @@ struct Nothing {}
 pub(super) fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let caller = call.caller(&SEE)?;
     let entries = call.plane.sandboxes().visible(&caller);
-    json(StatusCode::OK, &ListView { sandboxes: entries.iter().map(|entry| View::from(&**entry)).collect() })
+    json(StatusCode::OK, &ListView::of(&entries))
 }
 
 pub(super) async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {

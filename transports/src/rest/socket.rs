@@ -6,7 +6,7 @@ use crate::{
     ApiError,
     body::Body,
     plane::{
-        follow::Start,
+        follow::{Following, Start},
         tickets::{Mode, logging_disabled},
     },
     ws::Upgrade,
@@ -35,7 +35,11 @@ pub(super) fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         Mode::Attach => Start::Screen(background.view().tty),
     });
     // Without the connection: the session decides itself when its client is given up, and says so.
-    let stream = call.plane.follow(ticket.caller(), &background, start, Encoding::Base64, None)?;
+    let stream = call.plane.follow(
+        ticket.caller(),
+        &background,
+        Following::streamed(start, Encoding::Base64, None),
+    )?;
     call.plane.redeem(token)?;
     call.connection.upgrade(Upgrade::new(stream, ticket.mode()));
     let mut response = Response::new(Body::empty());

@@ -44,7 +44,12 @@ type Connections = Arc<Mutex<BTreeMap<u64, Arc<Connection>>>>;
 impl Server {
     /// A server for a plane. `guard` says which hosts and origins it answers to.
     pub fn new(plane: Arc<Plane>, guard: Guard) -> Self {
-        Self { service: Arc::new(Service::new(plane, guard)), connections: Connections::default() }
+        Self::of(Service::new(plane, guard))
+    }
+
+    /// A server for what answers requests.
+    pub fn of(service: Service) -> Self {
+        Self { service: Arc::new(service), connections: Connections::default() }
     }
 
     /// Answers what comes to `listener` until `shutdown` is ready, then ends the plane: streams at once, commands

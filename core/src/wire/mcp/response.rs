@@ -13,7 +13,7 @@ use super::message::{self, Id, RpcError};
 use crate::{Time, text::Text, wire::json::escape_into};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::{BufMut, BytesMut};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::{fmt::Write, time::Duration};
 
 /// A client that asked for progress hears something at least this often: many give up a call after 60 s of silence.
@@ -126,8 +126,9 @@ impl Answering {
     /// How far it has come. Whether anything was written.
     pub fn progress(&mut self, progress: &Progress, now: Time, out: &mut BytesMut) -> bool {
         let Some(()) = self.begin(progress.progress, now, out) else { return false };
-        if let Some(total) = progress.total {
-            write!(out, ",\"total\":{total}").ok();
+        if let Some(total) = progress.total.filter(|total| total.is_finite()) {
+            out.put_slice(b",\"total\":");
+            number(total, out);
         }
         if let Some(message) = &progress.message {
             out.put_slice(b",\"message\":\"");
@@ -188,8 +189,7 @@ impl Answering {
         let head = self.progress_head.as_ref().filter(|_| !self.answered && grows)?;
         out.reserve(head.len() + 64);
         out.put_slice(head);
-        // Into memory that grows: this cannot fail.
-        write!(out, "{progress}").ok();
+        number(progress, out);
         (self.told, self.base, self.beats) = (progress, progress, 0);
         self.silent_since = self.silent_since.max(now);
         Some(())
@@ -203,6 +203,17 @@ impl Answering {
         out.put_slice(self.framing.before().as_bytes());
         out.put_slice(text.as_bytes());
         self.end(out);
+    }
+}
+
+/// A finite number as JSON. Bytes are whole numbers, which are written without a fraction.
+fn number(number: f64, out: &mut BytesMut) {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    // Into memory that grows: this cannot fail.
+    if number.fract() == 0.0 && (0.0..EXACT).contains(&number) {
+        write!(out, "{}", number as u64).ok();
+    } else if let Some(number) = Number::from_f64(number) {
+        write!(out, "{number}").ok();
     }
 }
 

@@ -118,9 +118,12 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// A value, and its JSON as text for clients that read only that.
-    pub fn structured(value: Value) -> Self {
-        Self { content: vec![text(value.to_string())], structured_content: Some(value), is_error: false }
+    /// A value, and its JSON as text for clients that read only that: its fields in their own order.
+    pub fn structured(value: impl Serialize) -> Self {
+        // What is given here has strings for keys: this cannot fail.
+        let json = serde_json::to_string(&value).unwrap_or_default();
+        let value = serde_json::to_value(value).unwrap_or_default();
+        Self { content: vec![text(json)], structured_content: Some(value), is_error: false }
     }
 
     /// Why a tool did not do what it was asked to, as `message` and for programs as `value`.

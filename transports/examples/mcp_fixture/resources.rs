@@ -1,0 +1,48 @@
+//! Resources.
+
+use super::{PIXEL, SERVER};
+use hangar_core::wire::mcp::{
+    message::RpcError,
+    request::Call,
+    types::{Cache, ReadResource, cacheable},
+};
+use hangar_transports::mcp::Outcome;
+use serde_json::{Value, json};
+
+pub(super) fn list() -> Value {
+    json!([
+        {
+            "uri": "test://static-text", "name": "static-text", "description": "A text", "mimeType": "text/plain",
+        },
+        {
+            "uri": "test://static-binary", "name": "static-binary", "description": "An image", "mimeType": "image/png",
+        },
+    ])
+}
+
+pub(super) fn templates() -> Value {
+    json!([{
+        "uriTemplate": "test://template/{id}/data", "name": "template", "description": "Data of an id",
+        "mimeType": "application/json",
+    }])
+}
+
+pub(super) fn read(call: &Call) -> Outcome {
+    let ReadResource { uri } = call.params()?;
+    let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
+    let content = match (uri.as_str(), id) {
+        ("test://static-text", _) => json!({
+            "uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource.",
+        }),
+        ("test://static-binary", _) => json!({ "uri": uri, "mimeType": "image/png", "blob": PIXEL }),
+        (_, Some(id)) => {
+            let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
+            json!({ "uri": uri, "mimeType": "application/json", "text": data.to_string() })
+        }
+        _ => {
+            let error = RpcError::invalid_params(format!("params.uri: there is no resource {uri}"));
+            return Err(error.with(json!({ "uri": uri })));
+        }
+    };
+    Ok(cacheable(json!({ "contents": [content] }), Cache::Live, &SERVER))
+}

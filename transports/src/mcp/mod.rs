@@ -1,0 +1,170 @@
+//! MCP: calls to their answers, over whatever carries them.
+//!
+//! ```text
+//!  rest::mcp (HTTP) ──┐                            ┌── Reply::Now: the answer
+//!                     ├── Call ──► Handler::call ──┤
+//!  stdio    (lines) ──┘                            └── Reply::Later: Work, polled for progress and then the answer
+//! ```
+//!
+//! * [`Handler`]: what answers calls. [`plane`] is hangar's own; another one, as that of the example `mcp_fixture`, is served
+//!   the same.
+
+pub mod plane;
+mod tools;
+
+use crate::{
+    plane::tokens::Caller,
+    server::Connection,
+    sse::{Flow, Source},
+};
+use bytes::BytesMut;
+use hangar_backends::{
+    Runtime,
+    runtime::{BoxFuture, Deadline},
+};
+use hangar_core::{
+    text::Text,
+    wire::mcp::{
+        message::RpcError,
+        request::{Call, Offers},
+        response::{Answering, Framing, Progress},
+    },
+};
+use serde_json::{Map, Value};
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// The answer to a call.
+pub type Outcome = Result<Map<String, Value>, RpcError>;
+
+/// What answers calls.
+pub trait Handler: Send + Sync + 'static {
+    /// The methods that it has.
+    fn offers(&self) -> Offers;
+
+    /// Answers a call of one of its methods. Dropped before it is ready, it is a call that was cancelled.
+    fn call(&self, from: From, call: Call) -> BoxFuture<'_, Reply>;
+}
+
+/// Who calls, and by what.
+#[derive(Clone, Debug)]
+pub struct From {
+    /// Who.
+    pub caller: Caller,
+    /// The connection that carries the answer, where there is one.
+    pub connection: Option<Arc<Connection>>,
+}
+
+/// An answer, or the work that it takes.
+pub enum Reply {
+    /// The answer.
+    Now(Outcome),
+    /// It takes a while.
+    Later(Box<dyn Work>),
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now(outcome) => f.debug_tuple("Now").field(outcome).finish(),
+            Self::Later(_) => f.write_str("Later(..)"),
+        }
+    }
+}
+
+/// Work that an answer takes. Dropped before [`Step::Done`], it is a call that was cancelled.
+pub trait Work: Send {
+    /// What comes next.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step>;
+}
+
+/// What comes of work.
+#[derive(Debug)]
+pub enum Step {
+    /// Output, to be shown as text.
+    Output(Text),
+    /// Output, to be shown as base64.
+    Base64(Text),
+    /// How far it has come.
+    Progress(Progress),
+    /// Something else about it.
+    Notification {
+        /// What it tells.
+        method: &'static str,
+        /// More about that.
+        params: Value,
+    },
+    /// The answer: nothing follows.
+    Done(Outcome),
+}
+
+/// Work on its way to whoever called, as the messages of one answer.
+pub struct Answer {
+    work: Box<dyn Work>,
+    answering: Answering,
+    runtime: Arc<dyn Runtime>,
+    heartbeat: Deadline,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("answering", &self.answering).finish_non_exhaustive()
+    }
+}
+
+impl Answer {
+    /// The answer to `call`, for which `work` is done.
+    pub fn new(call: Answering, work: Box<dyn Work>, runtime: Arc<dyn Runtime>) -> Self {
+        Self { work, answering: call, runtime, heartbeat: Deadline::default() }
+    }
+
+    /// Appends the next message to `out`, and says whether it is the last.
+    pub fn poll(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+        loop {
+            let step = self.work.poll(cx);
+            let now = self.runtime.now();
+            let answering = &mut self.answering;
+            let written = match step {
+                Poll::Ready(Step::Output(text)) => answering.output(&text, now, out),
+                Poll::Ready(Step::Base64(text)) => answering.output_base64(&text, now, out),
+                Poll::Ready(Step::Progress(progress)) => answering.progress(&progress, now, out),
+                Poll::Ready(Step::Notification { method, params }) => {
+                    answering.notification(method, &params, now, out)
+                }
+                Poll::Ready(Step::Done(outcome)) => {
+                    answering.answer(&outcome, out);
+                    return Poll::Ready(Flow::Last);
+                }
+                Poll::Pending => {
+                    let at = answering.heartbeat_at();
+                    if self.heartbeat.poll(&*self.runtime, at, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    answering.heartbeat(self.runtime.now(), out)
+                }
+            };
+            if written {
+                return Poll::Ready(Flow::More);
+            }
+        }
+    }
+}
+
+/// As the body of a response: events.
+impl Source for Answer {
+    fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+        self.poll(cx, out)
+    }
+}
+
+/// The answer to a call, of which nothing is written yet.
+pub(crate) fn answering(call: &Call, framing: Framing, runtime: &dyn Runtime) -> Answering {
+    Answering::new(call.id.clone(), call.meta.progress_token.as_ref(), framing, runtime.now())
+}
