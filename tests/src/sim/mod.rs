@@ -9,7 +9,7 @@
 //! * [`net`]: sockets in memory that delay, split, cut and half-close.
 //! * [`script`], [`sandbox`]: a sandbox whose commands are little scripts, and which remembers what happened to
 //!   them; `family` and `driver` are what one command is made of.
-//! * [`client`], [`stream`]: a client that sees each byte and each time.
+//! * [`client`], [`stream`], [`mcp`]: a client that sees each byte and each time.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
 //! * [`scenario`]: a scenario drawn from a seed.
 //! * [`refusals`]: requests that are refused.
@@ -21,6 +21,7 @@ pub mod client;
 pub mod clock;
 mod driver;
 mod family;
+pub mod mcp;
 pub mod net;
 pub mod random;
 pub mod refusals;

@@ -19,8 +19,8 @@ use std::{fmt::Write, time::Duration};
 /// A client that asked for progress hears something at least this often: many give up a call after 60 s of silence.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// What a sign of life adds to `progress`. So many of them that they would add up to 1 take 41 h.
-const BEAT: f64 = 0.0001;
+/// So many signs of life would add 1 to `progress`: those of 41 h.
+const BEATS: f64 = 10_000.0;
 
 /// How messages are told apart.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -172,7 +172,7 @@ impl Answering {
         }
         self.silent_since = now;
         let (base, beats) = (self.base, self.beats + 1);
-        let progress = base + f64::from(beats) * BEAT;
+        let progress = base + f64::from(beats) / BEATS;
         // The next byte of output has to count more than it.
         let Some(()) = (progress < base + 1.0).then(|| self.begin(progress, now, out)).flatten() else {
             return false;

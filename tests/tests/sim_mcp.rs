@@ -1,0 +1,535 @@
+//! MCP on the virtual clock: what is refused, what a call tells of its progress, and what ends it.
+
+#![allow(clippy::unwrap_used, reason = "what the tests share may fail as they do")]
+
+use hangar_tests::{
+    mcp::{refusal, request, result},
+    sim::{
+        Link, Request, Setup, World,
+        mcp::{Call, PATH, http},
+        random::Random,
+        run,
+        script::{pattern, printed},
+        seeds,
+        world::ADMIN,
+    },
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+async fn exec(world: &World, arguments: &Value, token: Option<Value>) -> Call {
+    Call::tool(world.client(), ADMIN, "exec", arguments, token).await.unwrap()
+}
+
+async fn process(world: &World, arguments: &Value) -> Value {
+    result(&world.tool(ADMIN, "process", arguments).await)
+}
+
+async fn start(world: &World, command: &str) -> String {
+    let started = process(world, &json!({ "action": "start", "command": command })).await;
+    started["process_id"].as_str().unwrap().to_owned()
+}
+
+async fn attach(world: &World, arguments: &Value, token: Option<Value>) -> Call {
+    let mut arguments = arguments.clone();
+    arguments["action"] = "attach".into();
+    Call::tool(world.client(), ADMIN, "process", &arguments, token).await.unwrap()
+}
+
+#[test]
+fn what_is_refused_is_a_json_rpc_error_with_its_status() {
+    run(Setup::default(), async |world: &World| {
+        let list = request(&json!(1), "tools/list", &json!({}), None);
+        let good = http(ADMIN, &list);
+        for (what, request, status, code) in [
+            ("no token", Request::new("POST", PATH).json(&list), 401, -32600),
+            ("another's token", http("nonsense", &list), 401, -32600),
+            ("no JSON", good.clone().instead("content-type", "text/plain"), 415, -32600),
+            ("no events", good.clone().instead("accept", "application/json"), 406, -32600),
+            ("a body that breaks off", good.clone().body("{"), 400, -32700),
+            ("a batch", good.clone().body("[]"), 400, -32600),
+            (
+                "another revision in the header",
+                good.clone().instead("mcp-protocol-version", "2025-11-25"),
+                400,
+                -32020,
+            ),
+            ("a header twice", good.clone().header("mcp-method", "tools/list"), 400, -32020),
+            ("no such method", http(ADMIN, &request(&json!(1), "ping", &json!({}), None)), 404, -32601),
+            ("no _meta", good.clone().body(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), 400, -32602),
+            (
+                "no such tool",
+                http(ADMIN, &request(&json!(1), "tools/call", &json!({ "name": "x" }), None)),
+                400,
+                -32602,
+            ),
+            (
+                "no such resource",
+                http(ADMIN, &request(&json!(1), "resources/read", &json!({ "uri": "x" }), None)),
+                400,
+                -32602,
+            ),
+            (
+                "a cursor",
+                http(ADMIN, &request(&json!(1), "tools/list", &json!({ "cursor": "x" }), None)),
+                400,
+                -32602,
+            ),
+        ] {
+            let response = world.client().call(&request).await.unwrap();
+            let said = response.json();
+            assert_eq!((response.status, &said["error"]["code"]), (status, &json!(code)), "{what}: {said}");
+            assert_eq!(said["jsonrpc"], "2.0");
+            assert!(said.get("result").is_none() && said.get("id").is_some());
+            assert_eq!(response.header("www-authenticate").is_some(), status == 401, "{what}");
+            assert_eq!(response.header("content-type"), Some("application/json"));
+        }
+        for method in ["GET", "DELETE"] {
+            let refused = world.client().call(&Request::new(method, PATH).bearer(ADMIN)).await.unwrap();
+            assert_eq!((refused.status, refused.header("allow")), (405, Some("POST")));
+        }
+        for scope in ["jobs", "metrics"] {
+            let (_, token) = world.token(json!({ "scope": scope })).await;
+            assert_eq!(world.ask(&token, "tools/list", &json!({})).await.status, 403, "{scope}");
+        }
+        let evil = world.client().call(&good.clone().header("origin", "https://evil.example")).await.unwrap();
+        assert_eq!(evil.status, 403);
+        // Whatever its headers, and without anything done for it.
+        let notification =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"call"}}"#;
+        let bare = Request::new("POST", PATH)
+            .bearer(ADMIN)
+            .header("content-type", "application/json")
+            .body(notification);
+        let taken = world.client().call(&bare).await.unwrap();
+        assert_eq!((taken.status, taken.body.len()), (202, 0));
+        assert_eq!(world.sandbox.records().len(), 0);
+    });
+}
+
+#[test]
+fn what_is_offered_is_there() {
+    run(Setup::default(), async |world: &World| {
+        let found = world.ask(ADMIN, "server/discover", &json!({})).await.json();
+        let found = &found["result"];
+        assert_eq!(found["supportedVersions"], json!(["2026-07-28"]));
+        assert_eq!(found["capabilities"], json!({ "tools": {}, "resources": {}, "prompts": {} }));
+        assert_eq!(found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "hangar");
+        let tools = world.ask(ADMIN, "tools/list", &json!({})).await.json();
+        let names: Vec<&str> = tools["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["exec", "process", "sandboxes"]);
+        for (method, name) in [("prompts/list", "prompts"), ("resources/templates/list", "resourceTemplates")]
+        {
+            assert_eq!(world.ask(ADMIN, method, &json!({})).await.json()["result"][name], json!([]));
+        }
+        let listed = world.ask(ADMIN, "resources/list", &json!({})).await.json();
+        let uri = listed["result"]["resources"][0]["uri"].clone();
+        let read = world.ask(ADMIN, "resources/read", &json!({ "uri": uri })).await.json();
+        let text = read["result"]["contents"][0]["text"].as_str().unwrap();
+        let sandboxes: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(sandboxes["sandboxes"][0]["name"], "box");
+        // What one may not see is not listed.
+        let (_, elsewhere) = world.token(json!({ "scope": "mcp", "sandboxes": ["other"] })).await;
+        let read = world.ask(&elsewhere, "resources/read", &json!({ "uri": uri })).await.json();
+        assert_eq!(read["result"]["contents"][0]["text"], r#"{"sandboxes":[]}"#);
+    });
+}
+
+#[test]
+fn output_comes_as_progress_and_the_result_last() {
+    run(Setup::default(), async |world: &World| {
+        let script = r"out a\n; sleep 100; err \xe2\x82; sleep 100; err \xac; sleep 100; out b; exit 3";
+        for token in [json!(0), json!(""), json!("t"), json!(-7)] {
+            let arguments = json!({ "command": script, "stream": true });
+            let mut call = exec(world, &arguments, Some(token)).await;
+            let told = call.to_end(world).await.unwrap();
+            assert_eq!(told.output, "a\n€b");
+            assert_eq!(told.progress.iter().map(|(_, bytes)| *bytes as u64).collect::<Vec<_>>(), [2, 5, 6]);
+            let result = result(&told.answer);
+            assert_eq!((&result["exit_code"], &result["streamed"]), (&json!(3), &json!(true)));
+            assert_eq!((&result["stdout"], &result["stderr"]), (&json!("a\nb"), &json!("€")));
+        }
+        // Byte for byte.
+        let arguments = json!({ "command": r"out \xff\x00", "stream": true, "encoding": "base64" });
+        let told = exec(world, &arguments, Some(json!(1))).await.to_end(world).await.unwrap();
+        assert_eq!((told.output.as_str(), &result(&told.answer)["stdout"]), ("/wA=", &json!("/wA=")));
+        assert_eq!(world.ended("done"), 5.0);
+    });
+}
+
+#[test]
+fn a_long_argument_is_taken() {
+    run(Setup::default(), async |world: &World| {
+        let arguments = json!({ "command": format!("out {}", "x".repeat(1_000_000)) });
+        let told = exec(world, &arguments, None).await.to_end(world).await.unwrap();
+        let result = result(&told.answer);
+        assert_eq!(
+            (result["stdout"].as_str().unwrap().len(), &result["stdout_truncated"]),
+            (256 * 1024, &json!(true))
+        );
+    });
+}
+
+#[test]
+fn who_asks_for_no_progress_gets_the_result() {
+    run(Setup::default(), async |world: &World| {
+        let arguments = json!({ "command": "out a; sleep 60000; out b", "stream": true, "sandbox": "box" });
+        let told = exec(world, &arguments, None).await.to_end(world).await.unwrap();
+        assert!(told.progress.is_empty());
+        let result = result(&told.answer);
+        assert_eq!((&result["streamed"], &result["stdout"]), (&json!(false), &json!("ab")));
+        // It held no place among the streams.
+        assert_eq!(world.metric("hangar_streams_total{kind=\"exec\",reason=\"done\"}"), 0.0);
+    });
+}
+
+#[test]
+fn a_silence_has_a_sign_of_life_every_15_seconds() {
+    run(Setup::default(), async |world: &World| {
+        let begun = world.now();
+        // Whether or not output is streamed: what the client asked for is progress.
+        for stream in [true, false] {
+            let arguments = json!({ "command": "sleep 50000; out x", "stream": stream });
+            let mut call = exec(world, &arguments, Some(json!(0))).await;
+            let told = call.to_end(world).await.unwrap();
+            let expected: &[f64] =
+                if stream { &[0.0001, 0.0002, 0.0003, 1.0] } else { &[0.0001, 0.0002, 0.0003] };
+            assert_eq!(told.progress.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>(), expected);
+            let at: Vec<u64> = told.progress.iter().map(|(at, _)| at.since(begun).as_secs() % 50).collect();
+            assert_eq!(at[..3], [15, 30, 45]);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_command_and_no_process() {
+    run(Setup::default(), async |world: &World| {
+        for (stream, token) in [(true, Some(json!(1))), (false, Some(json!(1))), (false, None)] {
+            let before = world.sandbox.records().len();
+            let call = exec(world, &json!({ "command": "hang", "stream": stream }), token).await;
+            world.sleep_ms(1_000).await;
+            drop(call);
+            world.sleep_ms(100).await;
+            let record = &world.sandbox.records()[before];
+            assert_eq!(record.terminated_at.len(), 1, "{record:?}");
+            assert!(record.released_at.is_some());
+        }
+        assert_eq!(world.ended("client"), 1.0);
+        let id = start(world, "sleep 5000; out late").await;
+        let call = attach(world, &json!({ "process_id": id, "wait_seconds": 60 }), Some(json!(1))).await;
+        world.sleep_ms(1_000).await;
+        drop(call);
+        let told = attach(world, &json!({ "process_id": id, "wait_seconds": 60 }), None)
+            .await
+            .to_end(world)
+            .await
+            .unwrap();
+        assert_eq!(result(&told.answer)["output"], "late");
+    });
+}
+
+#[test]
+fn a_process_is_started_followed_written_to_and_killed() {
+    run(Setup::default(), async |world: &World| {
+        let id = start(world, r"out one\n; sleep 1000; out two\n; cat; out three; exit 4").await;
+        // What is there, at once.
+        let told = attach(world, &json!({ "process_id": id }), None).await.to_end(world).await.unwrap();
+        let shown = result(&told.answer);
+        assert_eq!((&shown["output"], &shown["state"]), (&json!("one\n"), &json!("running")));
+        assert_eq!((&shown["from"], &shown["next"], &shown["end"]), (&json!(0), &json!(4), &json!(4)));
+        // What comes, from there on, for as long as is waited for.
+        let begun = world.now();
+        let arguments = json!({ "process_id": id, "since": 4, "wait_seconds": 3 });
+        let told = attach(world, &arguments, Some(json!("p"))).await.to_end(world).await.unwrap();
+        assert_eq!((told.output.as_str(), &result(&told.answer)["output"]), ("two\n", &json!("two\n")));
+        assert_eq!(world.now().since(begun), Duration::from_secs(3));
+        let input = json!({ "action": "input", "process_id": id, "input": "in\n", "eof": true });
+        assert_eq!(process(world, &input).await["process_id"], id.as_str());
+        // To its end, which comes before the wait is over.
+        let arguments = json!({ "process_id": id, "since": 8, "wait_seconds": 600 });
+        let told = attach(world, &arguments, Some(json!("p"))).await.to_end(world).await.unwrap();
+        let shown = result(&told.answer);
+        assert_eq!((told.output.as_str(), &shown["output"]), ("in\nthree", &json!("in\nthree")));
+        assert_eq!((&shown["state"], &shown["exit_code"]), (&json!("exited"), &json!(4)));
+        let other = start(world, "hang").await;
+        let killed = process(world, &json!({ "action": "kill", "process_id": other })).await;
+        assert_eq!((&killed["state"], &killed["signal"]), (&json!("exited"), &json!("SIGTERM")));
+        let listed = process(world, &json!({ "action": "list" })).await;
+        let ids: Vec<&str> = listed["processes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["process_id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, [id.as_str(), other.as_str()]);
+    });
+}
+
+#[test]
+fn a_gap_and_a_tail_are_told_with_their_offsets() {
+    run(Setup::default(), async |world: &World| {
+        let len = 600_000;
+        let id = start(world, &format!("flood {len}")).await;
+        world.sleep_ms(100).await;
+        let told =
+            attach(world, &json!({ "process_id": id, "since": 0 }), None).await.to_end(world).await.unwrap();
+        let shown = result(&told.answer);
+        let output = shown["output"].as_str().unwrap();
+        assert_eq!(output.as_bytes(), &pattern(len)[len - 64 * 1024..]);
+        assert_eq!((&shown["next"], &shown["from"]), (&json!(len), &json!(len - 64 * 1024)));
+        assert_eq!(shown["truncated"], true);
+        let gap = &shown["gap"];
+        assert_eq!((&gap["from_offset"], &gap["reason"]), (&json!(0), &json!("evicted")));
+        let lost = gap["bytes"].as_u64().unwrap();
+        assert_eq!(gap["to_offset"], lost);
+        // As much as is kept comes as progress.
+        let told =
+            attach(world, &json!({ "process_id": id }), Some(json!(1))).await.to_end(world).await.unwrap();
+        assert_eq!(told.output.as_bytes(), &pattern(len)[usize::try_from(lost).unwrap()..]);
+    });
+}
+
+#[test]
+fn what_is_wrong_is_told_with_what_to_do_next() {
+    run(Setup::default(), async |world: &World| {
+        let id = start(world, "out x").await;
+        world.sleep_ms(100).await;
+        for (tool, arguments, code, field, text) in [
+            ("exec", json!({}), "missing_field", "command", "command"),
+            ("exec", json!({ "command": 1 }), "wrong_type", "command", "string"),
+            ("exec", json!({ "command": " " }), "empty", "command", "nothing to run"),
+            ("exec", json!({ "command": "x", "comand": "y" }), "unknown_field", "comand", "comand"),
+            ("exec", json!({ "command": "x", "timeout": 0 }), "out_of_range", "timeout", "above 0"),
+            ("exec", json!({ "command": "x", "sandbox": "nowhere" }), "not_found", "", "There is box"),
+            ("process", json!({}), "missing_field", "action", "action"),
+            (
+                "process",
+                json!({ "action": "stop" }),
+                "unknown_action",
+                "",
+                "start, attach, input, kill, list",
+            ),
+            (
+                "process",
+                json!({ "action": "list", "process_id": "x" }),
+                "unknown_field",
+                "process_id",
+                "process_id",
+            ),
+            ("process", json!({ "action": "attach", "process_id": "x" }), "not_found", "", "Use action list"),
+            (
+                "process",
+                json!({ "action": "attach", "process_id": id, "since": -1 }),
+                "wrong_type",
+                "since",
+                "since",
+            ),
+            (
+                "process",
+                json!({ "action": "attach", "process_id": id, "since": 100 }),
+                "cursor_ahead",
+                "",
+                "newest",
+            ),
+            (
+                "process",
+                json!({ "action": "attach", "process_id": id, "wait_seconds": 601 }),
+                "out_of_range",
+                "wait_seconds",
+                "600",
+            ),
+            (
+                "process",
+                json!({ "action": "input", "process_id": id, "input": "x" }),
+                "process_exited",
+                "",
+                "attach",
+            ),
+            ("process", json!({ "action": "input", "process_id": id }), "missing_field", "input", "eof"),
+            ("sandboxes", json!({ "action": "create", "name": "X" }), "bad_name", "name", "match"),
+            ("sandboxes", json!({ "action": "destroy" }), "missing_field", "sandbox", "sandbox"),
+        ] {
+            let told = refusal(&world.tool(ADMIN, tool, &arguments).await);
+            assert_eq!((told.0.as_str(), told.1.as_str()), (code, field), "{arguments}: {told:?}");
+            assert!(told.2.contains(text), "{arguments}: {}", told.2);
+        }
+        assert_eq!(world.sandbox.records().len(), 1);
+        let made =
+            result(&world.tool(ADMIN, "sandboxes", &json!({ "action": "create", "name": "two" })).await);
+        assert_eq!(made["created"]["name"], "two");
+        let told = refusal(&world.tool(ADMIN, "exec", &json!({ "command": "out x" })).await);
+        assert_eq!((told.0.as_str(), told.1.as_str()), ("missing_field", "sandbox"));
+        assert!(told.2.contains("box, two"), "{}", told.2);
+        let gone =
+            result(&world.tool(ADMIN, "sandboxes", &json!({ "action": "destroy", "sandbox": "two" })).await);
+        assert_eq!(gone["destroyed"], "two");
+        // A user of the server may not.
+        let (_, user) = world.token(json!({ "scope": "mcp" })).await;
+        let told = refusal(&world.tool(&user, "sandboxes", &json!({ "action": "create" })).await);
+        assert_eq!(told.0, "forbidden");
+    });
+}
+
+#[test]
+fn limits_are_told_as_over_rest() {
+    let mut setup = Setup::default();
+    setup.settings.stream_max_per_token = 1;
+    setup.settings.background_max_per_token = 1;
+    run(setup, async |world: &World| {
+        let hang = json!({ "command": "hang", "stream": true });
+        let first = exec(world, &hang, Some(json!(1))).await;
+        let rest =
+            world.api("POST", "/api/sandboxes/box/exec/stream", Some(json!({ "command": "hang" }))).await;
+        let message = rest.json()["error"]["message"].as_str().unwrap().to_owned();
+        let refused = |answer: &Value| refusal(answer);
+        let params = json!({ "name": "exec", "arguments": hang });
+        let asked = http(ADMIN, &request(&json!("call"), "tools/call", &params, Some(&json!(2))));
+        let told = refused(&world.client().call(&asked).await.unwrap().json());
+        assert_eq!(told.0, "too_many_streams");
+        assert!(told.2.starts_with(&message), "{}", told.2);
+        let id = start(world, "hang").await;
+        let told =
+            refused(&world.tool(ADMIN, "process", &json!({ "action": "start", "command": "hang" })).await);
+        assert_eq!(told.0, "too_many_processes");
+        // Who only looks holds nothing.
+        attach(world, &json!({ "process_id": id }), None).await.to_end(world).await.unwrap();
+        drop(first);
+        world.sleep_ms(100).await;
+        exec(world, &json!({ "command": "out x", "stream": true }), Some(json!(3)))
+            .await
+            .to_end(world)
+            .await
+            .unwrap();
+    });
+}
+
+#[test]
+fn what_ends_a_stream_is_in_its_result() {
+    run(Setup::default(), async |world: &World| {
+        let (id, token) = world.token(json!({ "scope": "mcp" })).await;
+        let hang = json!({ "command": "out x; hang", "stream": true });
+        let mut call = Call::tool(world.client(), &token, "exec", &hang, Some(json!(1))).await.unwrap();
+        call.next().await.unwrap();
+        world.api("DELETE", &format!("/api/tokens/{id}"), None).await;
+        let told = call.to_end(world).await.unwrap();
+        assert_eq!(result(&told.answer)["closed"], "revoked");
+        assert_eq!(world.sandbox.record().terminated_at.len(), 1);
+
+        let process = start(world, "out x; hang").await;
+        let mut following =
+            attach(world, &json!({ "process_id": process, "wait_seconds": 60 }), Some(json!(1))).await;
+        following.next().await.unwrap();
+        let mut unstreamed = exec(world, &json!({ "command": "out y; sleep 2000" }), None).await;
+        let mut streamed = exec(world, &hang, Some(json!(1))).await;
+        streamed.next().await.unwrap();
+        world.shut_down();
+        for call in [&mut following, &mut unstreamed, &mut streamed] {
+            let told = call.to_end(world).await.unwrap();
+            assert_eq!(result(&told.answer)["closed"], "shutdown");
+        }
+        world.sleep_ms(1).await;
+    });
+}
+
+#[test]
+fn a_reader_that_is_slow_slows_its_command_and_loses_nothing() {
+    let mut setup = Setup::default();
+    setup.settings.stream_bytes_per_second = 1 << 40;
+    run(setup, async |world: &World| {
+        let len = 2_000_000;
+        let link = Link { capacity: 4096, ..Link::INSTANT };
+        let arguments = json!({ "command": format!("flood {len}"), "stream": true });
+        let client = world.client_by(link);
+        let mut call = Call::tool(client, ADMIN, "exec", &arguments, Some(json!(1))).await.unwrap();
+        call.next().await.unwrap();
+        // In the middle of progress it stops reading.
+        world.sleep_ms(100_000).await;
+        let printed = world.sandbox.record().printed;
+        assert!(printed < 1_000_000, "{printed}");
+        let told = call.to_end(world).await.unwrap();
+        assert_eq!(result(&told.answer)["exit_code"], 0);
+        assert_eq!(told.progress.last().unwrap().1, 2_000_000.0);
+    });
+}
+
+/// Commands that print, rest and end in all ways, or do not end.
+const SCRIPTS: [&str; 6] = [
+    r"out a\n; sleep 10; err \xe2\x82; sleep 10; err \xac; out \xff; exit 2",
+    "flood 300000; sleep 40000; out end",
+    "drip 40 700; signal 9",
+    "ignore-term; out x; hang",
+    "linger; out y; hang",
+    "start-delay 50; out z; hold 3000; exit 0",
+];
+
+#[test]
+fn whatever_happens_to_a_connection_a_call_ends_once_and_leaves_nothing() {
+    let mut cuts = 0;
+    seeds::each(300, |seed| {
+        let mut random = Random::new(seed);
+        run(Setup { seed, ..Setup::default() }, async |world: &World| {
+            for _ in 0..random.between(1, 5) {
+                let client = world.client_by(Link::any(&mut random));
+                let arguments = json!({ "command": random.pick(&SCRIPTS), "stream": random.once_in(2) });
+                let token = random.pick(&[None, Some(json!(0)), Some(json!("x"))]).clone();
+                let Ok(mut call) = Call::tool(client, ADMIN, "exec", &arguments, token).await else {
+                    continue;
+                };
+                let mut left = *random.pick(&[0, 1, 3, 1_000_000]);
+                while left > 0 && matches!(call.next().await, Ok(Some(_))) {
+                    if random.once_in(20) {
+                        world.sleep_ms(*random.pick(&[10, 1_000, 40_000])).await;
+                    }
+                    // A command that never ends is left at some time.
+                    let endless =
+                        arguments["command"].as_str().is_some_and(|script| script.ends_with("hang"));
+                    left -= if endless { left } else { 1 };
+                }
+                if random.once_in(2) {
+                    call.cutter().cut();
+                    cuts += 1;
+                }
+            }
+            world.sleep_ms(20_000).await;
+            assert!(world.sandbox.records().iter().all(|record| record.released_at.is_some()));
+        });
+    });
+    println!("{cuts} connections were cut");
+}
+
+#[test]
+fn each_byte_comes_once_over_any_number_of_calls() {
+    seeds::each(200, |seed| {
+        let mut random = Random::new(seed);
+        run(Setup { seed, ..Setup::default() }, async |world: &World| {
+            let script = r"out a; sleep 2000; err \xe2; sleep 3000; err \x82\xac; drip 30 400; out \xf0\x9f\x98\x80!; exit 5";
+            let id = start(world, script).await;
+            let mut next = 0;
+            loop {
+                let wait = *random.pick(&[0.0, 0.5, 3.0, 20.0]);
+                let arguments = json!({ "process_id": id, "since": next, "wait_seconds": wait });
+                let mut call = attach(world, &arguments, None).await;
+                if random.once_in(3) {
+                    // The answer does not come: nothing was taken.
+                    world.sleep_ms(random.below(4_000)).await;
+                    continue;
+                }
+                let shown = result(&call.to_end(world).await.unwrap().answer);
+                assert_eq!((&shown["from"], &shown["gap"]), (&json!(next), &json!(null)));
+                next = shown["next"].as_u64().unwrap();
+                if shown["state"] == "exited" && shown["next"] == shown["end"] {
+                    assert_eq!(shown["exit_code"], 5);
+                    break;
+                }
+                world.sleep_ms(random.below(2_000)).await;
+            }
+            let [stdout, stderr] = printed(script);
+            assert_eq!(next as usize, stdout.len() + stderr.len());
+        });
+    });
+}
