@@ -47,13 +47,14 @@ pub fn headers(request: &Value) -> Vec<(&'static str, String)> {
 ///
 /// # Panics
 ///
-/// If it did not, or if the text does not say the same.
+/// If it did not, or if the text does not say the same, where it is not too long for that.
 pub fn result(answer: &Value) -> Value {
     let result = &answer["result"];
-    assert_eq!(result["isError"], Value::Null, "{answer}");
+    assert_eq!(result["isError"], Value::Null, "{answer:.1000}");
     let text = result["content"][0]["text"].as_str().expect("a text");
     let structured = &result["structuredContent"];
-    assert_eq!(&serde_json::from_str::<Value>(text).expect("JSON"), structured);
+    let said: Value = serde_json::from_str(text).expect("JSON");
+    assert!(said == *structured || text.len() > 100_000, "{answer:.1000}");
     structured.clone()
 }
 

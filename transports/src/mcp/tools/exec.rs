@@ -7,7 +7,10 @@ use crate::{
     mcp::{Step, Work},
     plane::exec::{Delivery, Event, ExecStream},
 };
-use hangar_core::{exec::Encoding, wire::mcp::types::Tool};
+use hangar_core::{
+    exec::{Encoding, ExecResult},
+    wire::mcp::types::{self, Tool, ToolResult, complete},
+};
 use serde::Deserialize;
 use serde_json::json;
 use std::{
@@ -138,7 +141,121 @@ impl Work for Running {
                 Encoding::Text => Step::Output(text),
                 Encoding::Base64 => Step::Base64(text),
             },
-            Event::Result(result) => Step::Done(plane::result(*result)),
+            Event::Result(result) => Step::Done(Ok(complete(fitted(*result), &plane::SERVER))),
         })
+    }
+}
+
+/// Bytes that each output may take in `structuredContent`, and in the text that says the same: both of both are below the
+/// 1 MiB at which the Python client gives up an event.
+const STRUCTURED: usize = 352 * 1024;
+const COPIED: usize = 128 * 1024;
+
+/// The result of a command, of a length that clients take: what is cut is the beginning of an output.
+fn fitted(mut result: ExecResult) -> ToolResult {
+    shorten(&mut result, STRUCTURED, escaped);
+    let structured = json!(result);
+    // The text is a string in a string.
+    shorten(&mut result, COPIED, escaped_twice);
+    let text = serde_json::to_string(&result).unwrap_or_default();
+    ToolResult { content: vec![types::text(text)], structured_content: Some(structured), is_error: false }
+}
+
+fn shorten(result: &mut ExecResult, max: usize, cost: fn(char) -> usize) {
+    let ExecResult { stdout, stderr, stdout_truncated, stderr_truncated, encoding, .. } = result;
+    for (output, truncated) in [(stdout, stdout_truncated), (stderr, stderr_truncated)] {
+        let mut left = max;
+        let kept = output.char_indices().rev().take_while(|(_, char)| {
+            let fits = cost(*char) <= left;
+            left = left.saturating_sub(cost(*char));
+            fits
+        });
+        let mut from = kept.last().map_or(output.len(), |(at, _)| at);
+        if *encoding == Encoding::Base64 {
+            // Four characters are three bytes.
+            from = from.next_multiple_of(4);
+        }
+        if from > 0 {
+            output.drain(..from.min(output.len()));
+            *truncated = true;
+        }
+    }
+}
+
+/// Bytes of a character in a JSON string.
+fn escaped(char: char) -> usize {
+    match char {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        other => other.len_utf8(),
+    }
+}
+
+/// Bytes of a character in a JSON string that is in a JSON string.
+fn escaped_twice(char: char) -> usize {
+    match char {
+        '"' | '\\' => 4,
+        '\0'..='\u{1f}' => escaped(char) + 1,
+        other => other.len_utf8(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(stdout: String, encoding: Encoding) -> ExecResult {
+        ExecResult {
+            exit_code: Some(0),
+            signal: None,
+            stderr: stdout.clone(),
+            stdout,
+            encoding,
+            streamed: true,
+            duration_ms: 1,
+            timed_out: false,
+            closed: None,
+            error: None,
+            stdout_truncated: false,
+            stderr_truncated: false,
+            output_capped: false,
+            drain_timed_out: false,
+        }
+    }
+
+    #[test]
+    fn what_a_character_costs_is_what_it_takes() {
+        for char in (0..0x200_u32).chain([0x20ac, 0xfffd, 0x1f600]).filter_map(char::from_u32) {
+            let once = serde_json::to_string(&char).unwrap();
+            let twice = serde_json::to_string(&once[1..once.len() - 1]).unwrap();
+            assert_eq!((escaped(char), escaped_twice(char)), (once.len() - 2, twice.len() - 2), "{char:?}");
+        }
+    }
+
+    #[test]
+    fn a_usual_result_is_left_as_it_is_and_none_is_too_long() {
+        let usual = "a line of the usual length that some build has printed, as builds do\n".repeat(900);
+        let given = fitted(result(usual.clone(), Encoding::Text));
+        assert_eq!(
+            given.structured_content.as_ref().map(|value| &value["stdout"]),
+            Some(&usual.clone().into())
+        );
+        assert_eq!(given.content[0]["text"], serde_json::to_string(&result(usual, Encoding::Text)).unwrap());
+        for (worst, encoding) in [
+            ("\u{1}".repeat(256 * 1024), Encoding::Text),
+            ("\"\\".repeat(128 * 1024), Encoding::Text),
+            ("\u{fffd}".repeat(256 * 1024), Encoding::Text),
+            ("abcd".repeat(90_000), Encoding::Base64),
+        ] {
+            let given = fitted(result(worst.clone(), encoding));
+            let len = serde_json::to_string(&given).unwrap().len();
+            assert!((400 * 1024..1000 * 1024).contains(&len), "{len}");
+            let structured = given.structured_content.unwrap();
+            let kept = structured["stdout"].as_str().unwrap();
+            assert!(worst.ends_with(kept) && kept.len().is_multiple_of(4) || encoding == Encoding::Text);
+            let copied: ExecResult =
+                serde_json::from_str(given.content[0]["text"].as_str().unwrap()).unwrap();
+            assert!(copied.stdout_truncated && worst.ends_with(&copied.stdout) && !copied.stdout.is_empty());
+        }
     }
 }
