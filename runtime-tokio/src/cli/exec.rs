@@ -37,12 +37,15 @@ pub(super) struct ServerArguments {
 
 impl ServerArguments {
     pub(super) fn client(self, tokio: &TokioRuntime) -> Result<Client, Failure> {
-        let token = self
-            .token
-            .filter(|token| !token.is_empty())
-            .ok_or_else(|| Failure::usage("there is no token: set HANGAR_TOKEN to one of the server's"))?;
-        Ok(Client::new(Arc::new(tokio.clone()), self.url, token))
+        Ok(Client::new(Arc::new(tokio.clone()), self.url, token(self.token)?))
     }
+}
+
+/// The token that was given.
+pub(super) fn token(given: Option<String>) -> Result<String, Failure> {
+    given
+        .filter(|token| !token.is_empty())
+        .ok_or_else(|| Failure::usage("there is no token: set HANGAR_TOKEN to one of the server's"))
 }
 
 impl Exec {

@@ -5,6 +5,7 @@ mod exec;
 mod follow;
 mod link;
 mod logs;
+mod mcp;
 mod modes;
 mod processes;
 mod run;
@@ -70,7 +71,12 @@ enum Command {
     ///
     /// TERM to it and what it started, and KILL after 3 s for what is left; it is waited for.
     Kill(processes::Kill),
-    /// Serve sandboxes over HTTP: REST, with output as Server-Sent Events
+    /// Serve the MCP tools exec, process and sandboxes on standard input and output
+    ///
+    /// For MCP clients that start their servers themselves: put `hangar` and `mcp` into their configuration. Commands run
+    /// on this machine, in the directory that it was started in, and end with it; or on a server, with --server.
+    Mcp(mcp::Mcp),
+    /// Serve sandboxes over HTTP: REST, with output as Server-Sent Events, and MCP
     Serve(Box<serve::Serve>),
 }
 
@@ -155,7 +161,8 @@ pub(crate) fn main() -> ExitCode {
         | Command::Start(_)
         | Command::Attach(_)
         | Command::Logs(_)
-        | Command::Kill(_) => "warn",
+        | Command::Kill(_)
+        | Command::Mcp(_) => "warn",
     };
     let done = start_logging(log_by_default).and_then(|()| match cli.command {
         Command::Run(run) => run.main(),
@@ -165,6 +172,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Attach(attach) => attach.main(),
         Command::Logs(logs) => logs.main(),
         Command::Kill(kill) => kill.main(),
+        Command::Mcp(mcp) => mcp.main(),
         Command::Serve(serve) => serve.main(),
     });
     match done {

@@ -1,5 +1,6 @@
 //! The other side: what the command line uses to call a server.
 
+mod mcp;
 mod processes;
 mod socket;
 mod url;
@@ -26,6 +27,7 @@ use hyper::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, sync::Arc};
 
+pub use mcp::RemoteHandler;
 pub use processes::{Access, LogPage, StartRequest};
 pub use socket::{Begin, ProcessSocket, SocketEvent};
 pub use url::{BadUrl, Url};
@@ -78,7 +80,7 @@ pub enum ClientError {
     #[error("this is not how hangar answers: {0}")]
     Unexpected(String),
     /// The stream ended before its result came: how the command ended is not known.
-    #[error("the stream ended without a result: how the command ended is not known")]
+    #[error("the stream ended without a result: how it ended is not known")]
     CutShort,
 }
 

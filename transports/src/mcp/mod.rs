@@ -8,8 +8,10 @@
 //!
 //! * [`Handler`]: what answers calls. [`plane`] is hangar's own; another one, as that of the example `mcp_fixture`, is served
 //!   the same.
+//! * [`stdio`]: calls and answers as lines.
 
 pub mod plane;
+pub mod stdio;
 mod tools;
 
 use crate::{

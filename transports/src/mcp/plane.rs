@@ -19,6 +19,17 @@ pub(super) const SERVER: Implementation =
 /// What changes with the server's version only may be kept this long.
 const FIXED: Cache = Cache::Public(Duration::from_secs(3600));
 
+/// The methods that there are.
+pub(crate) const METHODS: &[&str] = &[
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+];
+
 /// The sandboxes, as a resource.
 const SANDBOXES: &str = "hangar://sandboxes";
 
@@ -90,15 +101,6 @@ fn listed(call: &Call, name: &str, items: &Value, cache: Cache) -> Outcome {
 
 impl Handler for PlaneHandler {
     fn offers(&self) -> Offers {
-        const METHODS: &[&str] = &[
-            "server/discover",
-            "tools/list",
-            "tools/call",
-            "prompts/list",
-            "resources/list",
-            "resources/templates/list",
-            "resources/read",
-        ];
         Offers { methods: METHODS }
     }
 

@@ -1,0 +1,192 @@
+//! The MCP calls of one client, answered by a server: what stands between a program that speaks over lines and one that
+//! listens on HTTP.
+
+use super::{Client, ClientError, MAX_EVENT};
+use crate::mcp::{From, Handler, Outcome, Reply, Step, Work, plane::METHODS};
+use hangar_backends::runtime::BoxFuture;
+use hangar_core::wire::{
+    mcp::{
+        REVISION,
+        message::{RpcError, code},
+        request::{Call, Offers},
+        response::Progress,
+    },
+    sse::Decoder,
+};
+use http_body_util::{BodyExt, Limited};
+use hyper::{
+    Method, Response,
+    body::{Body, Incoming},
+    header::{ACCEPT, CONTENT_TYPE, HeaderValue},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, value::RawValue};
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+/// Answers calls by asking a server.
+#[derive(Clone)]
+pub struct RemoteHandler {
+    client: Client,
+}
+
+/// A request, as it is sent on: with the client's own id and token.
+#[derive(Serialize)]
+struct Forwarded<'a> {
+    jsonrpc: &'static str,
+    id: &'a hangar_core::wire::mcp::message::Id,
+    method: &'a str,
+    params: &'a RawValue,
+}
+
+/// A message of the server.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    method: Option<String>,
+    #[serde(default)]
+    params: Option<Value>,
+    #[serde(default)]
+    result: Option<Map<String, Value>>,
+    #[serde(default)]
+    error: Option<RpcError>,
+}
+
+/// The parameters by which a request is named in a header.
+#[derive(Deserialize)]
+struct Named {
+    name: Option<String>,
+    uri: Option<String>,
+}
+
+impl RemoteHandler {
+    /// Asks the server of `client`.
+    pub const fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    async fn ask(&self, call: &Call) -> Result<Reply, ClientError> {
+        let forwarded =
+            Forwarded { jsonrpc: "2.0", id: &call.id, method: &call.method, params: &call.params };
+        let body =
+            serde_json::to_vec(&forwarded).map_err(|error| ClientError::Unexpected(error.to_string()))?;
+        let mut request = self
+            .client
+            .request(Method::POST, "/mcp")?
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header("mcp-protocol-version", REVISION)
+            .header("mcp-method", &call.method);
+        if let Some(name) = name(call) {
+            request = request.header("mcp-name", name);
+        }
+        let response = self.client.send(request, Some(body)).await?;
+        if is_events(&response) {
+            let answer = Answering { body: response.into_body(), decoder: Decoder::new(MAX_EVENT) };
+            return Ok(Reply::Later(Box::new(answer)));
+        }
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_EVENT).collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let not_hangar =
+            || ClientError::Unexpected(format!("{status} without a message; is it a hangar server?"));
+        let message: Message = serde_json::from_slice(&body).map_err(|_| not_hangar())?;
+        message.outcome().map(Reply::Now).ok_or_else(not_hangar)
+    }
+}
+
+/// What `Mcp-Name` has to say, wrapped where a header cannot say it.
+fn name(call: &Call) -> Option<HeaderValue> {
+    let named: Named = call.params().ok()?;
+    let name = match call.method.as_str() {
+        "tools/call" => named.name?,
+        "resources/read" => named.uri?,
+        _ => return None,
+    };
+    let plain = name.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        && name.trim() == name
+        && !name.starts_with("=?base64?");
+    let value = if plain { name } else { wrapped(&name) };
+    HeaderValue::from_str(&value).ok()
+}
+
+fn wrapped(name: &str) -> String {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    format!("=?base64?{}?=", BASE64_STANDARD.encode(name))
+}
+
+fn is_events(response: &Response<Incoming>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    kind.to_ascii_lowercase().starts_with(b"text/event-stream")
+}
+
+impl Message {
+    fn outcome(self) -> Option<Outcome> {
+        self.result.map(Ok).or_else(|| self.error.map(Err))
+    }
+}
+
+impl Handler for RemoteHandler {
+    fn offers(&self) -> Offers {
+        Offers { methods: METHODS }
+    }
+
+    fn call(&self, _from: From, call: Call) -> BoxFuture<'_, Reply> {
+        Box::pin(async move {
+            match self.ask(&call).await {
+                Ok(reply) => reply,
+                Err(error) => Reply::Now(Err(failed(&error))),
+            }
+        })
+    }
+}
+
+fn failed(error: &ClientError) -> RpcError {
+    RpcError::new(code::INTERNAL, error.to_string())
+}
+
+/// An answer that comes. Dropped, it is a call that was cancelled: its connection ends.
+struct Answering {
+    body: Incoming,
+    decoder: Decoder,
+}
+
+impl Answering {
+    /// The next step, or why there is none.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, ClientError>> {
+        loop {
+            while let Some(event) = self.decoder.next_event() {
+                let message: Message = serde_json::from_str(&event.data)
+                    .map_err(|error| ClientError::Unexpected(error.to_string()))?;
+                if let Some(step) = step(message) {
+                    return Poll::Ready(Ok(step));
+                }
+            }
+            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).ok_or(ClientError::CutShort)??;
+            if let Ok(data) = frame.into_data() {
+                self.decoder.push(&data)?;
+            }
+        }
+    }
+}
+
+impl Work for Answering {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        self.poll_step(cx).map(|step| step.unwrap_or_else(|error| Step::Done(Err(failed(&error)))))
+    }
+}
+
+/// What a message says; None for one that this client does not know.
+fn step(message: Message) -> Option<Step> {
+    if message.method.as_deref() != Some("notifications/progress") {
+        return message.outcome().map(Step::Done);
+    }
+    let params = message.params?;
+    let message = params["message"].as_str().map(str::to_owned);
+    Some(Step::Progress(Progress {
+        progress: params["progress"].as_f64()?,
+        total: params["total"].as_f64(),
+        message,
+    }))
+}
