@@ -19,5 +19,6 @@ if [ -n "$missing" ]; then
 fi
 python3 -m venv "$peers/python"
 "$peers/python/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt"
-cp "$here/package.json" "$here/package-lock.json" "$peers/"
+# Where the packages are that it imports.
+cp "$here/package.json" "$here/package-lock.json" "$here/conformance.mjs" "$peers/"
 npm ci --prefix "$peers" --silent --no-audit --no-fund

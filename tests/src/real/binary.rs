@@ -25,25 +25,35 @@ pub fn target() -> (PathBuf, String) {
     (profile.parent().unwrap().to_owned(), name.to_owned())
 }
 
-/// The `hangar` command, of the same profile as this test. Cargo gives a test no binary of another package, so it is
-/// asked to build it; where everything is built that takes a moment.
+/// The `hangar` command, of the same profile as this test.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let (target, profile) = target();
-        let flag = match profile.as_str() {
-            "debug" => "dev",
-            other => other,
-        };
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--workspace", "--bin", "hangar", "--profile", flag, "--target-dir"])
-            .arg(&target)
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap())
-            .status();
-        assert!(built.is_ok_and(|status| status.success()), "hangar is built");
-        target.join(profile).join("hangar")
-    })
+    PATH.get_or_init(|| built(&["--workspace", "--bin", "hangar"], "hangar"))
+}
+
+/// An example of a package.
+pub fn example(package: &str, name: &str) -> Command {
+    clean(Command::new(built(&["--package", package, "--example", name], &format!("examples/{name}"))))
+}
+
+/// Cargo gives a test no binary of another package, so it is asked to build it; where everything is built that takes a
+/// moment.
+fn built(what: &[&str], below: &str) -> PathBuf {
+    let (target, profile) = target();
+    let flag = match profile.as_str() {
+        "debug" => "dev",
+        other => other,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet"])
+        .args(what)
+        .args(["--profile", flag, "--target-dir"])
+        .arg(&target)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap())
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "{below} is built");
+    target.join(profile).join(below)
 }
 
 /// The `hangar` command with nothing of it set in its environment.
