@@ -4,6 +4,7 @@ use super::{
     machine::{Mark, PATIENCE},
     stream::Stream,
 };
+use crate::mcp;
 use hangar_core::exec::ExecResult;
 use serde_json::{Value, json};
 use std::{
@@ -152,8 +153,28 @@ impl Client {
         Response::read(BufReader::new(self.ask(method, path, body)?))
     }
 
+    /// Sends an MCP message, and reads the head of the answer.
+    pub fn mcp(&self, message: &Value) -> io::Result<Response> {
+        let headers = mcp::headers(message);
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        Response::read(BufReader::new(self.ask_with("POST", "/mcp", &headers, Some(message))?))
+    }
+
+    /// Calls a tool whose answer is one piece.
+    pub fn tool(&self, name: &str, arguments: &Value) -> Value {
+        let params = json!({ "name": name, "arguments": arguments });
+        let response = self.mcp(&mcp::request(&json!(1), "tools/call", &params, None)).unwrap();
+        assert_eq!(response.status, 200, "{}", response.head);
+        response.into_reply().unwrap().json()
+    }
+
     /// Sends a request, and leaves the answer where it is.
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<TcpStream> {
+        self.ask_with(method, path, "", body)
+    }
+
+    /// The same with more headers, each with its line end.
+    fn ask_with(&self, method: &str, path: &str, more: &str, body: Option<&Value>) -> io::Result<TcpStream> {
         let mut socket = TcpStream::connect(self.address)?;
         // Nothing here waits for ever; what is silent for longer than this has failed.
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -164,7 +185,7 @@ impl Client {
             format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len())
         };
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n{length}\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n{more}{length}\r\n{body}",
             self.address, self.token
         );
         socket.write_all(head.as_bytes())?;

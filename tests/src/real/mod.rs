@@ -5,6 +5,7 @@
 //! * [`client`], [`stream`]: a client of blocking sockets that shares no code with the server's side but the strict
 //!   SSE decoder.
 //! * [`socket`]: a client of the process protocol, over a library of others.
+//! * [`mcp`]: a client of MCP.
 //! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
 //! * [`binary`]: the `hangar` command, built and started.
 //! * [`peers`]: programs of others.
@@ -22,6 +23,7 @@
 pub mod binary;
 pub mod client;
 pub mod machine;
+pub mod mcp;
 pub mod peers;
 pub mod proxy;
 pub mod server;
@@ -31,6 +33,7 @@ pub mod stream;
 pub use binary::{Ended, Hangar, Serving, hangar};
 pub use client::{Call, Client, Reply, line};
 pub use machine::{Folder, Gate, Mark, is_root, skip, wait_until};
+pub use mcp::Calling;
 pub use server::{Options, Server};
 pub use socket::{Said, Socket, Whole};
 pub use stream::{Collected, Event, Stream};
