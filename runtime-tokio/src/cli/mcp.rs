@@ -1,6 +1,6 @@
 //! `hangar mcp`: the tools on standard input and output, for a client that starts its servers itself.
 
-use super::{Failure, exec::token};
+use super::{Failure, exec::token, say};
 use clap::Args;
 use hangar::{Threads, TokioRuntime, signals::StopSignals};
 use hangar_backends::{Runtime, local::reaper};
@@ -15,6 +15,7 @@ use hangar_transports::{
 };
 use std::{
     future::{Future, poll_fn},
+    io::IsTerminal,
     pin::pin,
     sync::Arc,
     task::Poll,
@@ -55,6 +56,11 @@ impl Mcp {
                 (Arc::new(PlaneHandler::new(Arc::clone(&plane))), Some(plane))
             }
         };
+        if std::io::stdin().is_terminal() {
+            say(
+                "this speaks JSON-RPC with an MCP client; put `hangar` and `mcp` into its configuration (docs/mcp.md)",
+            );
+        }
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
         let serving = stdio::serve(handler, Caller::owner(), Arc::clone(&runtime), input, output);
         let (mut serving, mut stop) = (pin!(serving), pin!(signals.next()));

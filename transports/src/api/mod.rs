@@ -39,6 +39,8 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ApiError> {
 
 /// What serde says of a field, which it names in words for some kinds of faults and by its path for the rest.
 fn field_error(path: &str, message: &str) -> ApiError {
+    // The field says where.
+    let message = message.rfind(" at line ").map_or(message, |at| &message[..at]);
     let named = [
         ("missing field `", "missing_field"),
         ("unknown field `", "unknown_field"),

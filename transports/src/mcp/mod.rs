@@ -39,6 +39,9 @@ use std::{
     task::{Context, Poll},
 };
 
+/// Steps of work in one turn of a task.
+const TURN: usize = 64;
+
 /// The answer to a call.
 pub type Outcome = Result<Map<String, Value>, RpcError>;
 
@@ -125,7 +128,8 @@ impl Answer {
 
     /// Appends the next message to `out`, and says whether it is the last.
     pub fn poll(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
-        loop {
+        // Of work that nobody is told of there may be no end: others have their turn in between.
+        for _ in 0..TURN {
             let step = self.work.poll(cx);
             let now = self.runtime.now();
             let answering = &mut self.answering;
@@ -152,6 +156,8 @@ impl Answer {
                 return Poll::Ready(Flow::More);
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

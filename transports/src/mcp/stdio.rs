@@ -3,7 +3,7 @@
 //! One task reads, answers and writes. It reads no further call while [`MAX_CALLS`] are being answered, and carries no call
 //! on while what was written waits to be taken: a client that does not read slows its commands, and nothing piles up.
 
-use super::{Answer, From, Handler, Reply, answering};
+use super::{Answer, From, Handler, Reply, TURN, answering};
 use crate::{plane::tokens::Caller, sse::Flow};
 use bytes::{Buf, BytesMut};
 use hangar_backends::{
@@ -110,7 +110,7 @@ impl Session {
         mut input: Pin<&mut impl AsyncRead>,
         mut output: Pin<&mut impl AsyncWrite>,
     ) -> Poll<io::Result<()>> {
-        loop {
+        for _ in 0..TURN {
             let mut moved = self.write(cx, output.as_mut())?;
             moved |= self.read(cx, input.as_mut())?;
             moved |= self.carry_on(cx);
@@ -124,6 +124,9 @@ impl Session {
             }
             return Poll::Pending;
         }
+        // Whoever shares this task has a turn, too.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Writes what waits. Whether anything went.

@@ -72,7 +72,10 @@ fn names(plane: &Plane, caller: &Caller) -> String {
 
 /// The arguments of a tool: an object, whose faults are told by their field.
 fn arguments<T: DeserializeOwned>(json: &str) -> Result<T, ApiError> {
-    api::parse(json.as_bytes())
+    if json.starts_with('{') {
+        return api::parse(json.as_bytes());
+    }
+    Err(ApiError::bad_field("arguments", "wrong_type", "arguments: they must be an object"))
 }
 
 /// The sandbox that is meant: the one that was named, or the only one there is.

@@ -313,6 +313,7 @@ fn attach(
         stream,
         until,
         over: Deadline::default(),
+        goal: None,
         tail: Tail::new(TAIL),
         next,
         gap: None,
@@ -325,6 +326,8 @@ struct Attached {
     stream: FollowStream,
     until: Time,
     over: Deadline,
+    /// Once the wait is over: the end of what was printed by then. A process may print faster than it is read.
+    goal: Option<u64>,
     /// The last of the output since the last gap.
     tail: Tail,
     next: u64,
@@ -336,6 +339,16 @@ struct Attached {
 impl Work for Attached {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
+            if self.goal.is_none() {
+                let runtime = Arc::clone(self.stream.plane().runtime());
+                if self.over.poll(&*runtime, Some(self.until), cx).is_ready() {
+                    let handle = self.stream.background().handle();
+                    self.goal = Some(handle.look(|process| process.log().end_offset()));
+                }
+            }
+            if self.goal.is_some_and(|goal| self.next >= goal) {
+                return Poll::Ready(self.done());
+            }
             match self.stream.poll(cx) {
                 Poll::Ready(Event::Text { text, next, .. }) => {
                     text.bytes().into_iter().for_each(|bytes| self.tail.push(bytes));
@@ -350,20 +363,20 @@ impl Work for Attached {
                 Poll::Ready(Event::Closed { reason, drain_timed_out, .. }) => {
                     return Poll::Ready(Step::Done(plane::result(self.shown(reason, drain_timed_out))));
                 }
-                Poll::Pending => {
-                    let runtime = Arc::clone(self.stream.plane().runtime());
-                    if self.over.poll(&*runtime, Some(self.until), cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                    self.stream.ended(Close::Done);
-                    return Poll::Ready(Step::Done(plane::result(self.shown(Close::Done, false))));
-                }
+                Poll::Pending if self.goal.is_some() => return Poll::Ready(self.done()),
+                Poll::Pending => return Poll::Pending,
             }
         }
     }
 }
 
 impl Attached {
+    /// The wait is over.
+    fn done(&mut self) -> Step {
+        self.stream.ended(Close::Done);
+        Step::Done(plane::result(self.shown(Close::Done, false)))
+    }
+
     /// Output is gone: what comes now does not follow what came before.
     fn skip(&mut self, gap: &Gap) {
         self.cut |= !self.tail.is_empty();
