@@ -92,6 +92,28 @@ fn a_process_is_started_followed_and_taken_up_again() {
 }
 
 #[test]
+fn a_long_message_that_is_there_at_once_is_read_at_once() {
+    let link = Link { capacity: 4 << 20, ..Link::INSTANT };
+    run(Setup { link, ..Setup::default() }, async |world: &World| {
+        let client = client(world);
+        let request = StartRequest {
+            command: "cat".to_owned(),
+            max_log_bytes: Some(4 << 20),
+            ..StartRequest::default()
+        };
+        let id = client.start_process("box", &request).await.unwrap().id;
+        let mut socket = open(&client, &id, Begin::Oldest).await;
+        let typed = vec![b'x'; 1 << 20];
+        socket.input(Bytes::from(typed.clone()));
+        socket.eof();
+        let (output, ..) = rest(&mut socket).await;
+        assert_eq!(output.len(), typed.len());
+        // Its echo takes a second, by the pace. What takes longer was left until the next ping.
+        assert!(world.now() < at_ms(10_000), "{:?}", world.now());
+    });
+}
+
+#[test]
 fn a_socket_lives_for_as_long_as_its_server_is_heard() {
     run(Setup::default(), async |world: &World| {
         let client = client(world);

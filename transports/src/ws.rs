@@ -186,6 +186,8 @@ impl Session {
             match self.step(cx, now, &mut budget) {
                 Err(Gone::Left | Gone::Done) => return Pin::new(&mut self.io).poll_shutdown(cx).map(drop),
                 Ok(true) => {}
+                // The socket may have more, and was not asked to say so.
+                Ok(false) if budget == 0 => {}
                 Ok(false) => {
                     let heard_by = self.input.is_none().then(|| self.heard + PONG_WITHIN);
                     let alive = heard_by.map_or(self.ping_at, |at| at.min(self.ping_at));
