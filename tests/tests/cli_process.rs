@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use hangar_tests::real::{Ended, Gate, Hangar, Mark, Serving, cli, hangar, proxy::Proxy, wait_until};
+use hangar_tests::real::{Ended, Folder, Gate, Hangar, Mark, Serving, cli, hangar, proxy::Proxy, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -258,6 +258,21 @@ fn a_connection_that_breaks_comes_back_without_a_trace_in_the_output() {
                 assert!(pair[0].contains("trying for 300 s") && pair[1].ends_with("is back"), "{said:?}");
             }
         }
+    });
+}
+
+#[test]
+fn a_long_input_is_piped_in_to_its_end() {
+    cli("a_long_input_is_piped_in_to_its_end", || {
+        let serving = Serving::start(|_| {});
+        let folder = Folder::new();
+        let file = folder.path().join("input");
+        // Many times what may wait on the way: a wait for the next ping at each of those would not end here.
+        std::fs::write(&file, vec![b'x'; 8 << 20]).unwrap();
+        let id = start(&serving, &["wc -c"]);
+        let mut command = call(&serving, &["attach", "local", &id]);
+        let ended = Hangar::start_reading(&mut command, File::open(&file).unwrap()).wait();
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "8388608\n"), "{ended:?}");
     });
 }
 

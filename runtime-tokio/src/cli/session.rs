@@ -175,7 +175,7 @@ impl Session {
     /// What the process tells; None once it is to be let go of.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LinkEvent>, Failure>> {
         loop {
-            self.read_input(cx);
+            let was_full = self.read_input(cx);
             if self.detached {
                 return Poll::Ready(Ok(None));
             }
@@ -186,7 +186,9 @@ impl Session {
                 Poll::Pending => {
                     let takes = self.link.socket().is_some_and(|socket| !socket.is_full());
                     let waits = !self.typed.is_empty() || self.eof == (true, false);
-                    if !(takes && waits) {
+                    // What did not fit before does now, and nobody was asked to say so.
+                    let has_room = was_full && self.typed.len() < MAX_TYPED;
+                    if !(takes && waits || has_room) {
                         return Poll::Pending;
                     }
                 }
@@ -194,7 +196,8 @@ impl Session {
         }
     }
 
-    fn read_input(&mut self, cx: &mut Context<'_>) {
+    /// Takes what is typed. Whether it stopped because that waits already, and there may be more.
+    fn read_input(&mut self, cx: &mut Context<'_>) -> bool {
         while self.typed.len() < MAX_TYPED
             && let Some(input) = &mut self.input
             && let Poll::Ready(piece) = input.poll_recv(cx)
@@ -204,7 +207,7 @@ impl Session {
                 // A terminal that is gone is no wish to end anything.
                 self.detached = self.raw.is_some();
                 self.eof.0 = true;
-                return;
+                return false;
             };
             // What is piped in may hold any byte.
             let key = self.raw.as_ref().and_then(|_| self.key.find(&piece));
@@ -214,6 +217,7 @@ impl Session {
                 self.detached = true;
             }
         }
+        self.input.is_some() && self.typed.len() >= MAX_TYPED
     }
 
     fn look_at_terminal(&mut self, cx: &mut Context<'_>) {
