@@ -7,7 +7,7 @@ use hangar_backends::{
     Sandbox,
     sandbox::{Spec, StartError},
 };
-use hangar_core::process::{self, Exit, Process};
+use hangar_core::process::{self, Exit, Process, Signal};
 use std::{fs, time::Duration};
 use support::{NONE, kept, living, read, run, sandbox, shell, start, wait_for, wait_until};
 
@@ -156,8 +156,13 @@ fn pause_stops_everything_and_resume_goes_on() {
     async_io::block_on(sandbox.resume()).unwrap();
     wait_until("it goes on", || printed() > before);
     assert_ne!(state(), 'T');
-    // A paused process can be ended.
+    // A paused process is not let go on by a signal, and can be ended.
     async_io::block_on(sandbox.pause()).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let before = printed();
+    handle.command(|process| process.signal(Signal::Cont));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(printed(), before);
     handle.command(Process::kill);
     let took = wait_until("it ends", || handle.is_released());
     assert!(took < seconds(2), "{took:?}");

@@ -16,6 +16,7 @@ on_both! {
     a_destroyed_sandbox_ends_everything_in_it
     what_outlived_its_command_ends_with_the_sandbox
     a_paused_sandbox_is_silent_and_runs_on_when_resumed
+    a_signal_continues_nothing_that_is_paused
     a_pause_stops_what_left_the_group
     a_shutdown_lets_commands_end
     a_shutdown_kills_what_does_not_end
@@ -90,6 +91,26 @@ fn a_paused_sandbox_is_silent_and_runs_on_when_resumed(on: On) {
     assert_eq!(client.call("POST", "/api/sandboxes/local/resume", None).status / 100, 2);
     wait_until("it runs on", || size(&file) > paused);
     assert_eq!(client.exec(&line("echo again")).stdout, "again\n");
+}
+
+fn a_signal_continues_nothing_that_is_paused(on: On) {
+    let server = on.start();
+    let client = server.client();
+    let folder = Folder::new();
+    let file = folder.file("ticks");
+    let process =
+        client.start_line(&format!("while :; do echo tick >> {}; sleep 0.02; done", file.display()));
+    wait_until("it runs", || size(&file) > 0);
+    let change = |to: &str| client.call("POST", &format!("/api/sandboxes/local/{to}"), None).status;
+    assert_eq!(change("pause") / 100, 2);
+    let paused = size(&file);
+    let signal = |name: &str| client.of("POST", &process, "/signal", &json!({ "name": name }));
+    assert_eq!(signal("SIGCONT").refusal(), (409, "sandbox_paused".to_owned()));
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(size(&file), paused, "it is stopped");
+    assert_eq!(change("resume") / 100, 2);
+    wait_until("it runs on", || size(&file) > paused);
+    assert_eq!(signal("SIGCONT").status, 204);
 }
 
 fn a_pause_stops_what_left_the_group(on: On) {

@@ -99,6 +99,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "hangar is shutting down").retry_soon()
     }
 
+    /// 409: nothing runs in the sandbox until it is resumed.
+    pub fn sandbox_paused() -> Self {
+        Self::new(StatusCode::CONFLICT, "sandbox_paused", "the sandbox is paused; resume it first")
+    }
+
     /// 500: a fault of hangar's own. What it was goes to the log, not to the client.
     pub fn internal() -> Self {
         Self::new(

@@ -14,7 +14,7 @@ use crate::{
 use hangar_core::{
     Time,
     log::Channel,
-    process::{Exit, Output, Process},
+    process::{Exit, Output, Process, Signal},
 };
 use rustix::{
     io::{Errno, read, retry_on_intr, write},
@@ -318,7 +318,10 @@ impl Future for Driver {
                     continue;
                 }
                 Output::Signal(signal) => {
-                    this.killer.signal(signal);
+                    // Nobody but a resume lets go on what is paused.
+                    if signal != Signal::Cont || this.shared.lock().paused.is_none() {
+                        this.killer.signal(signal);
+                    }
                     continue;
                 }
                 Output::Resize(size) => {

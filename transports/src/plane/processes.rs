@@ -234,8 +234,11 @@ impl Background {
         self.handle.command(Process::kill);
     }
 
-    /// Sends a signal to its group.
+    /// Sends a signal to its group. What is paused with its sandbox goes on with that alone.
     pub fn signal(&self, signal: Signal) -> Result<(), ApiError> {
+        if signal == Signal::Cont && self.sandbox.state() == sandboxes::State::Paused {
+            return Err(ApiError::sandbox_paused());
+        }
         self.while_it_runs(|process| process.signal(signal))
     }
 

@@ -173,11 +173,7 @@ impl Sandboxes {
         let entry = self.reachable(caller, reference)?;
         match entry.state() {
             State::Running => Ok(entry),
-            State::Paused => Err(ApiError::new(
-                StatusCode::CONFLICT,
-                "sandbox_paused",
-                "the sandbox is paused; resume it first",
-            )),
+            State::Paused => Err(ApiError::sandbox_paused()),
             State::Destroyed => Err(ApiError::not_found("sandbox")),
         }
     }
