@@ -262,6 +262,10 @@ enum RawControl<'a> {
 impl ClientControl {
     /// What a text message says.
     pub fn decode(text: &str) -> Result<Self, BadControl> {
+        // serde would take an array for an object, too.
+        if text.trim_start().starts_with('[') {
+            return Err(BadControl::Json("it must be an object".to_owned()));
+        }
         let raw = serde_json::from_str(text).map_err(|error| BadControl::Json(error.to_string()))?;
         match raw {
             RawControl::Eof {} => Ok(Self::Eof),
