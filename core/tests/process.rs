@@ -286,7 +286,9 @@ fn input_is_bounded_and_in_order_with_its_end_after_it() {
     assert_eq!((process.stdin(), process.stdin_waiting()), (Some(&b"123456789a"[..]), (10, 1)));
     process.handle_stdin_written(4);
     assert_eq!((process.stdin(), process.stdin_waiting()), (Some(&b"56789a"[..]), (6, 1)));
+    assert!(process.takes_stdin());
     process.close_stdin();
+    assert!(!process.takes_stdin());
     assert_eq!(process.write_stdin(Bytes::from("more")), None);
     assert!(!process.wants_stdin_end());
     process.handle_stdin_written(6);

@@ -163,6 +163,12 @@ fn input_is_read_and_ends(on: On) {
         b"h\xc3\xa9\n\xff\nend\n"
     );
     assert_eq!(input(json!({ "input": "x" })).refusal(), (409, "process_exited".to_owned()));
+    // One that runs on without its input: nothing more is taken and dropped.
+    let ended = client.start_line("exec sleep 60");
+    let more = |body: Value| client.post(&format!("{PROCESSES}/{ended}/input"), &body);
+    assert_eq!(more(json!({ "input": "x", "eof": true })).status, 204);
+    assert_eq!(more(json!({ "input": "y" })).refusal(), (409, "stdin_closed".to_owned()));
+    assert_eq!(more(json!({ "eof": true })).status, 204);
     let deaf = client.start(&json!({ "command": "sleep 60", "stdin": false }));
     let refused = client.post(&format!("{PROCESSES}/{deaf}/input"), &json!({ "input": "x" }));
     assert_eq!(refused.refusal(), (409, "no_stdin".to_owned()));
@@ -170,7 +176,7 @@ fn input_is_read_and_ends(on: On) {
     let fill = json!({ "input": "x".repeat(1_000_000) });
     let path = format!("{PROCESSES}/{never}/input");
     wait_until("it is full", || client.post(&path, &fill).status == 429);
-    for process in [deaf, never] {
+    for process in [ended, deaf, never] {
         assert_eq!(client.delete(&format!("{PROCESSES}/{process}")).status, 202);
     }
 }

@@ -310,6 +310,11 @@ impl Process {
         self.stdin.wants_end()
     }
 
+    /// Whether input is still taken: its end was not asked for, and it did not close it.
+    pub const fn takes_stdin(&self) -> bool {
+        !self.closed && self.stdin.is_open()
+    }
+
     /// How many bytes of input may come now.
     pub fn stdin_room(&self) -> usize {
         self.config.max_stdin.saturating_sub(self.stdin.waiting())

@@ -64,6 +64,10 @@ impl Stdin {
         *self = Self { state: State::Closed, ..Self::new(self.max) };
     }
 
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
     pub(super) fn front(&self) -> Option<&[u8]> {
         self.queue.front().map(|data| &data[..])
     }

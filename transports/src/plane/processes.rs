@@ -259,21 +259,21 @@ impl Background {
                 "the process was started without an input",
             ));
         }
-        let fits = self.while_it_runs(|process| {
-            let fits = data.len() <= process.stdin_room();
-            if fits {
-                process.write_stdin(data);
-                if eof {
-                    process.close_stdin();
-                }
+        self.while_it_runs(|process| {
+            if !data.is_empty() && !process.takes_stdin() {
+                let message = "the input of the process has ended";
+                return Err(ApiError::new(StatusCode::CONFLICT, "stdin_closed", message));
             }
-            fits
-        })?;
-        let full = || {
-            let message = "the process has not read what was written before; try again when it has";
-            ApiError::new(StatusCode::TOO_MANY_REQUESTS, "stdin_full", message)
-        };
-        if fits { Ok(()) } else { Err(full()) }
+            if data.len() > process.stdin_room() {
+                let message = "the process has not read what was written before; try again when it has";
+                return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "stdin_full", message));
+            }
+            process.write_stdin(data);
+            if eof {
+                process.close_stdin();
+            }
+            Ok(())
+        })?
     }
 
     /// Writes as much to its input as fits, for who can wait for the rest; whatever comes after its end is dropped.
