@@ -182,3 +182,22 @@ fn what_is_gone_is_told_with_its_size() {
         });
     });
 }
+
+/// A process that is forgotten is gone, and not held until its ten minutes are over.
+#[test]
+fn of_those_that_have_ended_the_last_thousand_are_kept() {
+    run(Setup::default(), async |world: &World| {
+        let caller = world.plane.authenticate(ADMIN).unwrap();
+        let first = start(world, json!({ "command": "out x" })).await;
+        world.sleep_ms(1).await;
+        let process = std::sync::Arc::downgrade(&world.plane.list_processes(&caller, "box").unwrap()[0]);
+        for _ in 0..1000 {
+            assert!(process.upgrade().is_some());
+            start(world, json!({ "command": "out x" })).await;
+            world.sleep_ms(1).await;
+        }
+        let listed = world.plane.list_processes(&caller, "box").unwrap();
+        assert_eq!((listed.len(), listed.iter().any(|one| one.id() == first)), (1000, false));
+        assert!(process.upgrade().is_none(), "it is held");
+    });
+}

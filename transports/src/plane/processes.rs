@@ -457,8 +457,11 @@ async fn watch(plane: Weak<Plane>, background: Arc<Background>) {
     let Some(ended) = plane.upgrade() else { return };
     ended.note_end(&background);
     drop(ended);
+    // Not the process: one that is forgotten before, because too many have ended since, is not kept for this.
+    let id = background.id.clone();
+    drop(background);
     sleep_until(&*runtime, runtime.now() + KEEP_ENDED).await;
     if let Some(plane) = plane.upgrade() {
-        lock(&plane.processes.table).forget(&background.id);
+        lock(&plane.processes.table).forget(&id);
     }
 }
