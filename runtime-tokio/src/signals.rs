@@ -50,6 +50,22 @@ impl StopSignals {
     }
 }
 
+/// Takes the signals that this process was started with as ignored, and does nothing for them, as before: what is
+/// *ignored* here the commands that are started here ignore too, and a client could not send it to them. After
+/// [`StopSignals::listen`], which obeys what is ignored.
+///
+/// # Errors
+///
+/// What the system says when it has no descriptors left.
+pub fn keep_ignored_from_commands(runtime: &TokioRuntime) -> io::Result<()> {
+    let _context = runtime.handle().enter();
+    for stop in Stop::ALL.into_iter().filter(|stop| stop.is_ignored()) {
+        // From here on, also without a listener.
+        drop(signal(SignalKind::from_raw(stop.number().into()))?);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

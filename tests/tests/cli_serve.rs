@@ -328,3 +328,17 @@ fn what_ended_while_the_server_was_stopped_ended_in_time() {
         assert_eq!((result.exit_code, result.timed_out), (Some(3), false), "{result:?}");
     });
 }
+
+#[test]
+fn what_the_server_ignores_its_commands_do_not() {
+    cli("what_the_server_ignores_its_commands_do_not", || {
+        let serving = Serving::after("trap '' HUP QUIT", |_| {});
+        let shown = serving.client().exec(&line("exec grep SigIgn /proc/self/status")).stdout;
+        let ignored = u64::from_str_radix(shown.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+        assert_eq!(ignored & 0b101, 0, "SIGHUP and SIGQUIT: {shown}");
+        // As nohup asks of it.
+        serving.signal(Signal::HUP);
+        serving.signal(Signal::QUIT);
+        assert_eq!(serving.client().exec(&line("echo on")).stdout, "on\n");
+    });
+}

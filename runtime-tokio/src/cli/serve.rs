@@ -2,7 +2,10 @@
 
 use super::{Failure, say};
 use clap::Args;
-use hangar::{Threads, TokioRuntime, signals::StopSignals};
+use hangar::{
+    Threads, TokioRuntime,
+    signals::{StopSignals, keep_ignored_from_commands},
+};
 use hangar_backends::{
     Runtime,
     local::{User, reaper},
@@ -134,6 +137,7 @@ impl Serve {
         let threads = Threads::new().map_err(Failure::new)?;
         let tokio = threads.runtime();
         let signals = StopSignals::listen(&tokio).map_err(Failure::new)?;
+        keep_ignored_from_commands(&tokio).map_err(Failure::new)?;
         let served = threads.run(self.serve(tokio, signals, settings, guard, local_user));
         threads.shutdown(Duration::from_secs(1));
         served
