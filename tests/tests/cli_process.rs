@@ -326,6 +326,34 @@ fn what_was_lost_meanwhile_is_said() {
 }
 
 #[test]
+fn what_may_be_lost_before_anything_came_is_said() {
+    cli("what_may_be_lost_before_anything_came_is_said", || {
+        let serving = Serving::start(|_| {});
+        let proxy = Proxy::start(serving.client().address);
+        let (gate, done) = (Gate::new(), Gate::new());
+        let id = start(&serving, &[&format!("{}; echo lost; {}; echo end", gate.wait(), done.wait())]);
+        let arguments = ["logs", "-f", "local", &id, "--tail", "0"];
+        let logs = Hangar::start(&mut through(proxy.address(), &serving, &arguments));
+        let metrics = || serving.client().get("/metrics").body;
+        let follows = |count: usize| {
+            wait_until("it follows", || metrics().contains(&format!("open{{kind=\"process\"}} {count}\n")));
+        };
+        follows(1);
+        proxy.refuse(true);
+        proxy.cut();
+        follows(0);
+        gate.open();
+        wait_until("it is printed", || run(&serving, &["logs", "local", &id]).stdout == "lost\n");
+        proxy.refuse(false);
+        follows(1);
+        done.open();
+        let ended = logs.wait();
+        assert_eq!((ended.code, ended.stdout.as_str()), (0, "end\n"));
+        assert!(ended.stderr.contains("may be gone"), "{ended:?}");
+    });
+}
+
+#[test]
 fn a_server_that_stays_away_is_given_up() {
     cli("a_server_that_stays_away_is_given_up", || {
         let serving = Serving::start(|_| {});

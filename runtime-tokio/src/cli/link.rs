@@ -139,6 +139,10 @@ impl Link {
                 if std::mem::take(&mut self.said) {
                     say("the connection is back");
                 }
+                // Nothing had come to go on after, so it begins anew.
+                if self.was_ready && matches!(self.target.begin, Begin::Usual | Begin::Lines(_)) {
+                    say("… some of what was printed meanwhile may be gone");
+                }
                 self.lost = None;
                 self.was_ready = true;
                 Ok(Some(LinkEvent::Ready(process)))
