@@ -1,7 +1,7 @@
 //! What core costs in time. Timings are noisy: compare runs of one machine, one after the other.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use hangar_benches::workload::{Path, lines};
+use hangar_benches::workload::{Outbox, Path, frames, lines};
 use hangar_core::{exec::Encoding, wire::sse::Decoder};
 use std::hint::black_box;
 
@@ -44,5 +44,19 @@ fn decoding(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, messages, decoding);
+/// From frames of the log to the bytes of a WebSocket: as many as one write takes.
+fn encoding(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("frames");
+    for len in [64, 1024] {
+        let frames = frames(64 * 1024 / (len as u64 + 19), len);
+        let mut outbox = Outbox::default();
+        group.throughput(Throughput::Elements(frames.len() as u64));
+        group.bench_with_input(BenchmarkId::new("encode", len), &frames, |bencher, frames| {
+            bencher.iter(|| outbox.send(black_box(frames)));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, messages, decoding, encoding);
 criterion_main!(benches);

@@ -1,12 +1,17 @@
-//! The way of one message through core, as the shells take it: a read of the pipe, the log, the stream, the event.
+//! The way of one message through core, as the shells take it: a read of the pipe, the log, the stream, the event; and
+//! the frames of a WebSocket.
 
-use bytes::BytesMut;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use hangar_core::{
     Time,
     exec::{Config, Encoding, Exec, Output, Streaming},
-    log::{Channel, Retention},
+    log::{Channel, Frame, Retention},
     process::{self, Process},
-    wire::sse,
+    wire::{
+        process::{HEADER_LEN, Header},
+        sse,
+        websocket::{self, Opcode},
+    },
 };
 use std::fmt::Write as _;
 
@@ -54,6 +59,41 @@ impl Path {
     }
 }
 
+/// What waits for a WebSocket, without the socket: frames of the process protocol behind one another.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    out: BytesMut,
+}
+
+impl Outbox {
+    /// Encodes frames, and lets go of them as after a write that took all; returns the bytes.
+    pub fn send(&mut self, frames: &[Frame]) -> usize {
+        for frame in frames {
+            let (head, used) = websocket::header(Opcode::Binary, HEADER_LEN + frame.data.len());
+            self.out.put_slice(&head[..used]);
+            self.out.put_slice(&Header::of(frame).encode());
+            self.out.put_slice(&frame.data);
+        }
+        self.out.split().freeze().len()
+    }
+}
+
+/// `count` frames of `len` bytes each, as a log numbers them.
+pub fn frames(count: u64, len: usize) -> Vec<Frame> {
+    let data = Bytes::from(lines(len, len));
+    let frame = |number| {
+        let offset = number * len as u64;
+        Frame {
+            seq: number + 1,
+            offset,
+            channel: Channel::Stdout,
+            ts_ms: 1_800_000_000_000,
+            data: data.clone(),
+        }
+    };
+    (0..count).map(frame).collect()
+}
+
 /// Lines of about `width` bytes, `len` bytes in all, like those of a build or a log.
 pub fn lines(len: usize, width: usize) -> Vec<u8> {
     let mut text = String::with_capacity(len + width);
@@ -67,4 +107,25 @@ pub fn lines(len: usize, width: usize) -> Vec<u8> {
     }
     text.truncate(len);
     text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_those_of_the_protocol() {
+        let frames = frames(3, 64);
+        let mut outbox = Outbox::default();
+        assert_eq!(outbox.send(&frames), 3 * (2 + HEADER_LEN + 64));
+        assert_eq!(outbox.send(&frames[..1]), 2 + HEADER_LEN + 64);
+        assert_eq!((frames[2].seq, frames[2].offset, frames[2].data.len()), (3, 128, 64));
+    }
+
+    #[test]
+    fn lines_are_as_long_as_asked_for() {
+        let lines = lines(250, 100);
+        assert_eq!(lines.len(), 250);
+        assert!(lines.starts_with(b"00000001 ") && lines[100..].starts_with(b"00000002 "));
+    }
 }
