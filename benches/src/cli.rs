@@ -26,8 +26,8 @@ pub struct Options {
     /// Rounds of every interleaved measurement [default: 20 for latency, 5 for throughput, 50 for exit to end]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
-    /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached, tokio-unstreamed, smol,
-    /// smol-raised [default: all]
+    /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
+    /// tokio-followed, tokio-unstreamed, smol, smol-raised, smol-attached, smol-followed [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Only these measurements [default: all]

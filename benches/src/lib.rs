@@ -3,6 +3,7 @@
 //!
 //! * [`measure`]: the five measurements. [`row`]: what is measured, and the floors it is judged against.
 //! * [`source`]: the client: one blocking loop for a pipe, for the relay and for a server. [`wire`]: what it decodes.
+//! * [`process`], [`http`]: background processes, and the small requests that they take.
 //! * [`printer`], [`relay`]: the commands that print, and the blocking pipe to TCP copy, as hidden subcommands.
 //! * [`child`], [`server`]: starting what is measured, and ending it whatever happens.
 //! * [`stats`], [`target`], [`report`], [`table`], [`results`]: samples to figures, figures to text and JSON.
@@ -15,10 +16,12 @@
 pub mod child;
 pub mod cli;
 pub mod clock;
+pub mod http;
 pub mod machine;
 pub mod measure;
 pub mod printer;
 pub mod proc;
+pub mod process;
 pub mod relay;
 pub mod report;
 pub mod results;

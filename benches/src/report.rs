@@ -124,7 +124,9 @@ fn spread(Spread { p50_ms, p95_ms }: Spread) -> String {
 /// The runtime of a row that streams.
 const fn streams(row: Row) -> Option<Runtime> {
     match row {
-        Row::Stream(runtime) | Row::Raised(runtime) | Row::Attached(runtime) => Some(runtime),
+        Row::Stream(runtime) | Row::Raised(runtime) | Row::Attached(runtime) | Row::Followed(runtime) => {
+            Some(runtime)
+        }
         Row::Pipe | Row::Relay | Row::Unstreamed(_) => None,
     }
 }

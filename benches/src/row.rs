@@ -9,6 +9,7 @@ use crate::{
     Result,
     child::Scratch,
     cli::Options,
+    process::Process,
     relay::Relay,
     server::{Runtime, Server, Setup},
     source::Source,
@@ -27,6 +28,8 @@ pub enum Row {
     Raised(Runtime),
     /// A background process of a server as it comes, attached to by a WebSocket.
     Attached(Runtime),
+    /// A background process of a server as it comes, followed by Server-Sent Events.
+    Followed(Runtime),
     /// `exec`, the output at the end.
     Unstreamed(Runtime),
 }
@@ -43,6 +46,8 @@ impl Row {
             Self::Raised(Runtime::Smol) => "smol-raised",
             Self::Attached(Runtime::Tokio) => "tokio-attached",
             Self::Attached(Runtime::Smol) => "smol-attached",
+            Self::Followed(Runtime::Tokio) => "tokio-followed",
+            Self::Followed(Runtime::Smol) => "smol-followed",
             Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
             Self::Unstreamed(Runtime::Smol) => "smol-unstreamed",
         }
@@ -59,6 +64,8 @@ impl Row {
             Self::Raised(Runtime::Smol) => "exec/stream SSE, smol, raised pacing",
             Self::Attached(Runtime::Tokio) => "start, attach WebSocket, tokio",
             Self::Attached(Runtime::Smol) => "start, attach WebSocket, smol",
+            Self::Followed(Runtime::Tokio) => "start, follow SSE, tokio",
+            Self::Followed(Runtime::Smol) => "start, follow SSE, smol",
             Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
             Self::Unstreamed(Runtime::Smol) => "exec, unstreamed, smol",
         }
@@ -68,9 +75,10 @@ impl Row {
     pub const fn server(self) -> Option<(Runtime, Setup)> {
         match self {
             Self::Pipe | Self::Relay => None,
-            Self::Stream(runtime) | Self::Attached(runtime) | Self::Unstreamed(runtime) => {
-                Some((runtime, Setup::Default))
-            }
+            Self::Stream(runtime)
+            | Self::Attached(runtime)
+            | Self::Followed(runtime)
+            | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
             Self::Raised(runtime) => Some((runtime, Setup::Raised)),
         }
     }
@@ -130,7 +138,8 @@ impl Stand {
             Row::Pipe => Source::pipe(command, self.home.path(), timeout_s),
             Row::Relay => Source::relay(self.relay.as_ref().ok_or("no relay")?, command, timeout_s),
             Row::Stream(_) | Row::Raised(_) => Source::stream(server()?, command, timeout_s),
-            Row::Attached(_) => Source::attached(server()?, command, timeout_s),
+            Row::Attached(_) => Process::start(server()?, command)?.attach(timeout_s),
+            Row::Followed(_) => Process::start(server()?, command)?.follow(timeout_s),
             Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
         }
     }
@@ -158,12 +167,13 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    const ROWS: [Row; 5] = [
+    const ROWS: [Row; 6] = [
         Row::Pipe,
         Row::Relay,
         Row::Stream(Runtime::Tokio),
         Row::Raised(Runtime::Tokio),
         Row::Raised(Runtime::Smol),
+        Row::Followed(Runtime::Smol),
     ];
 
     fn chosen(arguments: &[&str]) -> Vec<&'static str> {
@@ -177,6 +187,7 @@ mod tests {
         assert_eq!(chosen(&["--rows", "pipe,relay"]), ["pipe", "relay"]);
         assert_eq!(chosen(&["--rows", "tokio"]), ["tokio", "tokio-raised"]);
         assert_eq!(chosen(&["--rows", "smol-raised"]), ["smol-raised"]);
+        assert_eq!(chosen(&["--rows", "smol-f,pipe"]), ["pipe", "smol-followed"]);
     }
 
     #[test]

@@ -171,6 +171,16 @@ impl Server {
         self.json_request("POST", "/v1/sandboxes/local/processes", &body)
     }
 
+    /// The request for the process's output as events, from the first one on.
+    pub fn follow_request(&self, process: &str) -> String {
+        format!(
+            "GET /api/sandboxes/local/processes/{process}/stream HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+             Accept: text/event-stream\r\n\r\n",
+            self.service.address(),
+            self.token
+        )
+    }
+
     /// The request for a URL of the process's WebSocket.
     pub fn access_request(&self, process: &str) -> String {
         let path = format!("/v1/sandboxes/local/processes/{process}/stream-access");

@@ -87,44 +87,34 @@ impl Source {
 
     /// Runs `command` behind the relay.
     pub fn relay(relay: &Relay, command: &str, timeout_s: u64) -> Result<Self> {
-        Self::socket(relay.service().address(), &format!("{command}\n"), Decoder::Plain, timeout_s)
+        let socket = connect(relay.service().address())?;
+        Self::socket(socket, &format!("{command}\n"), Decoder::Plain, timeout_s)
     }
 
     /// Runs `command` by `exec/stream`.
     pub fn stream(server: &Server, command: &str, timeout_s: u64) -> Result<Self> {
         let request = server.request(command, timeout_s, true);
-        let decoder = Decoder::Http(Box::new(Response::events()));
-        Self::socket(server.service().address(), &request, decoder, timeout_s)
-    }
-
-    /// Starts `command` as a background process, and attaches to it by a WebSocket. The time counts from the start.
-    pub fn attached(server: &Server, command: &str, timeout_s: u64) -> Result<Self> {
-        let address = server.service().address();
-        let mut http = TcpStream::connect(address)?;
-        http.set_nodelay(true)?;
-        let issued_ns = wall_ns();
-        let started = ask(&mut http, &server.start_request(command))?;
-        let id = started["id"].as_str().ok_or_else(|| format!("not started: {started}"))?;
-        let access = ask(&mut http, &server.access_request(id))?;
-        let token = access["token"].as_str().ok_or_else(|| format!("no access: {access}"))?;
-        let request = server.socket_request(token);
-        let source = Self::socket(address, &request, Decoder::Socket(Box::default()), timeout_s)?;
-        Ok(Self { issued_ns, ..source })
+        Self::events(connect(server.service().address())?, &request, timeout_s)
     }
 
     /// Runs `command` by `exec`.
     pub fn unstreamed(server: &Server, command: &str, timeout_s: u64) -> Result<Self> {
         let request = server.request(command, timeout_s, false);
         let decoder = Decoder::Http(Box::new(Response::json()));
-        Self::socket(server.service().address(), &request, decoder, timeout_s)
+        Self::socket(connect(server.service().address())?, &request, decoder, timeout_s)
     }
 
-    /// Connects, and then issues the request: a client that measures keeps no connection waiting.
-    fn socket(address: SocketAddr, request: &str, decoder: Decoder, timeout_s: u64) -> Result<Self> {
-        let mut socket = TcpStream::connect(address)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(SILENCE))?;
-        socket.set_write_timeout(Some(SILENCE))?;
+    /// Reads the events that `request` is answered with.
+    pub fn events(socket: TcpStream, request: &str, timeout_s: u64) -> Result<Self> {
+        Self::socket(socket, request, Decoder::Http(Box::new(Response::events())), timeout_s)
+    }
+
+    /// Reads the WebSocket that `request` opens.
+    pub fn websocket(socket: TcpStream, request: &str, timeout_s: u64) -> Result<Self> {
+        Self::socket(socket, request, Decoder::Socket(Box::default()), timeout_s)
+    }
+
+    fn socket(mut socket: TcpStream, request: &str, decoder: Decoder, timeout_s: u64) -> Result<Self> {
         let issued_ns = wall_ns();
         socket.write_all(request.as_bytes())?;
         Ok(Self::new(Input::Socket(socket), decoder, issued_ns, timeout_s))
@@ -133,6 +123,11 @@ impl Source {
     fn new(input: Input, decoder: Decoder, issued_ns: u64, timeout_s: u64) -> Self {
         let deadline_ns = issued_ns + (timeout_s + GRACE_S) * 1_000_000_000;
         Self { input, decoder, buffer: Vec::new(), issued_ns, deadline_ns }
+    }
+
+    /// The same, of a command that was asked for by an earlier request.
+    pub fn issued_at(self, issued_ns: u64) -> Self {
+        Self { issued_ns, ..self }
     }
 
     /// When the command was asked for, by the wall clock.
@@ -201,26 +196,13 @@ impl Source {
     }
 }
 
-/// One small request on a connection that is kept, and its answer in JSON.
-fn ask(http: &mut TcpStream, request: &str) -> Result<serde_json::Value> {
-    http.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    loop {
-        let mut bytes = [0; 4096];
-        let read = http.read(&mut bytes)?;
-        answer.extend_from_slice(&bytes[..read]);
-        let text = std::str::from_utf8(&answer)?;
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| body.len() >= length)
-            {
-                return Ok(serde_json::from_str(body)?);
-            }
-        }
-        if read == 0 {
-            return Err("the server hung up".into());
-        }
-    }
+/// A connection to `address`, made before the request is issued: a client that measures keeps no connection waiting.
+pub fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(SILENCE))?;
+    socket.set_write_timeout(Some(SILENCE))?;
+    Ok(socket)
 }
 
 impl Input {
@@ -263,8 +245,8 @@ mod tests {
     use super::*;
     use crate::measure::sink::Count;
 
-    /// A server that answers one request with `pieces`, a moment apart.
-    fn answering(pieces: &'static [&'static str], decoder: Decoder) -> Result<Source> {
+    /// The events of a server that answers one request with `pieces`, a moment apart.
+    fn answering(pieces: &'static [&'static str]) -> Result<Source> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
@@ -275,11 +257,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        Source::socket(address, "request", decoder, 5)
-    }
-
-    fn events() -> Decoder {
-        Decoder::Http(Box::new(Response::events()))
+        Source::events(connect(address).unwrap(), "request", 5)
     }
 
     #[test]
@@ -300,7 +278,7 @@ mod tests {
             "0\r\n\r\n",
         ];
         let mut count = Count::default();
-        let source = answering(PIECES, events()).unwrap();
+        let source = answering(PIECES).unwrap();
         let issued = source.issued_ns();
         let ending = source.finish(&mut count).unwrap();
         assert_eq!((count.bytes, count.lines), (2, 1));
@@ -312,6 +290,6 @@ mod tests {
     #[test]
     fn a_stream_cut_off_is_an_error() {
         const PIECES: &[&str] = &["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "3\r\n:\n\n\r\n"];
-        assert!(answering(PIECES, events()).unwrap().finish(&mut Count::default()).is_err());
+        assert!(answering(PIECES).unwrap().finish(&mut Count::default()).is_err());
     }
 }

@@ -13,7 +13,16 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 4] = [Row::Pipe, Row::Relay, Row::Stream(Runtime::Tokio), Row::Stream(Runtime::Smol)];
+pub const ROWS: [Row; 8] = [
+    Row::Pipe,
+    Row::Relay,
+    Row::Stream(Runtime::Tokio),
+    Row::Stream(Runtime::Smol),
+    Row::Attached(Runtime::Tokio),
+    Row::Attached(Runtime::Smol),
+    Row::Followed(Runtime::Tokio),
+    Row::Followed(Runtime::Smol),
+];
 
 /// Rounds, unless told otherwise.
 pub const ROUNDS: u32 = 50;

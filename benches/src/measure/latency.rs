@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 9] = [
+pub const ROWS: [Row; 11] = [
     Row::Pipe,
     Row::Relay,
     Row::Stream(Runtime::Tokio),
@@ -22,6 +22,8 @@ pub const ROWS: [Row; 9] = [
     Row::Raised(Runtime::Smol),
     Row::Attached(Runtime::Tokio),
     Row::Attached(Runtime::Smol),
+    Row::Followed(Runtime::Tokio),
+    Row::Followed(Runtime::Smol),
     Row::Unstreamed(Runtime::Tokio),
 ];
 

@@ -1,4 +1,5 @@
-//! The Server-Sent Events of a streamed exec: `stdout` and `stderr` passed on as they come, the `result` kept.
+//! The Server-Sent Events of a streamed exec: `stdout` and `stderr` passed on as they come, the `result` kept. Those of
+//! a background process: `output` passed on event by event, since what it was printed on comes last; the `end` kept.
 
 use serde::Deserialize;
 
@@ -53,6 +54,13 @@ impl ExecResult {
     }
 }
 
+/// Output of a background process.
+#[derive(Deserialize)]
+struct Piece {
+    data: String,
+    stream: String,
+}
+
 /// What is done with the text of an event.
 #[derive(Debug)]
 enum Text {
@@ -81,6 +89,9 @@ pub struct Events {
 enum Event {
     Stdout,
     Stderr,
+    /// Of a background process, on either of the two.
+    Output,
+    /// How a command ended, or a background process.
     Result,
     /// An event that says that something is missing.
     Loss,
@@ -96,7 +107,7 @@ impl Events {
                 Some(Text::Decoded(text)) => {
                     let used = text.feed(bytes, &mut self.decoded)?;
                     let ended = text.ended();
-                    self.pass_on(at_ns, sink);
+                    self.pass_on(self.event, at_ns, sink);
                     if ended {
                         self.text = None;
                     }
@@ -110,7 +121,7 @@ impl Events {
                     }
                     used
                 }
-                None => self.feed_line::<S>(bytes)?,
+                None => self.feed_line(at_ns, bytes, sink)?,
             };
             bytes = &bytes[used..];
         }
@@ -127,8 +138,8 @@ impl Events {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    fn pass_on(&mut self, at_ns: u64, sink: &mut impl Sink) {
-        if self.event == Event::Stdout && !self.decoded.is_empty() {
+    fn pass_on(&mut self, printed_on: Event, at_ns: u64, sink: &mut impl Sink) {
+        if printed_on == Event::Stdout && !self.decoded.is_empty() {
             sink.payload(at_ns, &self.decoded);
         } else {
             let room = MAX_STDERR.saturating_sub(self.stderr.len());
@@ -137,15 +148,25 @@ impl Events {
         self.decoded.clear();
     }
 
+    /// Passes on an event of a background process.
+    fn handle_piece(&mut self, at_ns: u64, data: &[u8], sink: &mut impl Sink) -> Result<()> {
+        let piece: Piece =
+            serde_json::from_slice(data).map_err(|error| format!("output that does not parse: {error}"))?;
+        self.decoded = piece.data.into_bytes();
+        let printed_on = if piece.stream == "stdout" { Event::Stdout } else { Event::Stderr };
+        self.pass_on(printed_on, at_ns, sink);
+        Ok(())
+    }
+
     /// Takes bytes of a line, until its end or until it turns out to be the text of an event.
-    fn feed_line<S: Sink>(&mut self, bytes: &[u8]) -> Result<usize> {
+    fn feed_line<S: Sink>(&mut self, at_ns: u64, bytes: &[u8], sink: &mut S) -> Result<usize> {
         const DATA: &[u8] = b"data:";
         let room = if self.line.len() < DATA.len() { DATA.len() - self.line.len() } else { bytes.len() };
         let bytes = &bytes[..bytes.len().min(room)];
         let end = memchr::memchr(b'\n', bytes);
         self.line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
         if end.is_some() {
-            self.handle_line()?;
+            self.handle_line(at_ns, sink)?;
             self.line.clear();
         } else if self.line == DATA && matches!(self.event, Event::Stdout | Event::Stderr) {
             self.line.clear();
@@ -161,10 +182,10 @@ impl Events {
         Ok(end.map_or(bytes.len(), |end| end + 1))
     }
 
-    fn handle_line(&mut self) -> Result<()> {
+    fn handle_line(&mut self, at_ns: u64, sink: &mut impl Sink) -> Result<()> {
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         if line.is_empty() {
-            return self.dispatch();
+            return self.dispatch(at_ns, sink);
         }
         let value =
             |name: &[u8]| line.strip_prefix(name).map(|value| value.strip_prefix(b" ").unwrap_or(value));
@@ -172,7 +193,8 @@ impl Events {
             self.event = match name {
                 b"stdout" => Event::Stdout,
                 b"stderr" => Event::Stderr,
-                b"result" => Event::Result,
+                b"output" => Event::Output,
+                b"result" | b"end" => Event::Result,
                 b"gap" | b"close" => Event::Loss,
                 _ => Event::Other,
             };
@@ -182,12 +204,15 @@ impl Events {
         Ok(())
     }
 
-    fn dispatch(&mut self) -> Result<()> {
+    fn dispatch(&mut self, at_ns: u64, sink: &mut impl Sink) -> Result<()> {
         let (event, had_text) = (std::mem::take(&mut self.event), std::mem::take(&mut self.had_text));
         let data = std::mem::take(&mut self.data);
         match event {
             Event::Stdout | Event::Stderr if had_text && self.result.is_none() => Ok(()),
-            Event::Stdout | Event::Stderr => Err("an output event without text, or after the result".into()),
+            Event::Output if self.result.is_none() => self.handle_piece(at_ns, &data, sink),
+            Event::Stdout | Event::Stderr | Event::Output => {
+                Err("an output event without text, or after the result".into())
+            }
             Event::Loss => {
                 Err(format!("output was lost or the stream closed: {}", String::from_utf8_lossy(&data))
                     .into())
@@ -264,6 +289,25 @@ mod tests {
     }
 
     #[test]
+    fn a_background_process_says_last_what_it_printed_on() {
+        let stream = ":\n\nevent: output\nid: 4\ndata: {\"data\":\"one\\n\",\"stream\":\"stdout\"}\n\n\
+            event: output\nid: 9\ndata: {\"data\":\"oops\\n\",\"stream\":\"stderr\"}\n\n\
+            event: output\nid: 13\ndata: {\"data\":\"two\\n\",\"stream\":\"stdout\"}\n\n\
+            event: end\ndata: {\"exit_code\":0}\n\n";
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (events, payload) = decode(&[head, tail]).unwrap();
+            assert_eq!((payload.as_slice(), events.stderr().as_str()), (&b"one\ntwo\n"[..], "oops\n"));
+            assert!(events.result().unwrap().check().is_ok(), "cut at {cut}");
+            // The same where it would do to count.
+            let (mut events, mut count) = (Events::default(), Count::default());
+            events.feed(1, head, &mut count).unwrap();
+            events.feed(2, tail, &mut count).unwrap();
+            assert_eq!((count.bytes, count.lines), (8, 2), "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_an_error() {
         let result = "event: result\ndata: {\"exit_code\":0}\n\n";
         for stream in [
@@ -271,6 +315,9 @@ mod tests {
             "event: close\ndata: {\"reason\":\"shutdown\"}\n\n".to_owned(),
             "event: stdout\n\n".to_owned(),
             "event: result\ndata: nonsense\n\n".to_owned(),
+            "event: output\ndata: {\"base64\":\"aGk=\",\"stream\":\"stdout\"}\n\n".to_owned(),
+            "event: end\ndata: {\"exit_code\":0}\n\nevent: output\ndata: {\"data\":\"\",\"stream\":\"tty\"}\n\n"
+                .to_owned(),
             format!("{result}{result}"),
             format!("{result}event: stdout\ndata: {{\"data\":\"late\"}}\n\n"),
         ] {
