@@ -27,7 +27,8 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
     /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
-    /// tokio-followed, tokio-unstreamed, smol, smol-raised, smol-attached, smol-followed [default: all]
+    /// tokio-attached-raised, tokio-followed, tokio-unstreamed, smol, smol-raised, smol-attached,
+    /// smol-attached-raised, smol-followed [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Only these measurements [default: all]
@@ -36,7 +37,7 @@ pub struct Options {
     /// Only the stalled reader: the same as `--only stall`
     #[arg(long, conflicts_with = "only")]
     pub stall: bool,
-    /// Payload of one throughput run, in MiB
+    /// Payload of one throughput run, in MiB; that of a background process is at most 60
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub mebibytes: u64,
     /// Streams open at once in the memory measurement

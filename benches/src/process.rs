@@ -12,6 +12,9 @@ use crate::{
     source::{Source, connect},
 };
 
+/// The most that a server keeps of what a process prints.
+pub const MAX_LOG_BYTES: u64 = 64 << 20;
+
 /// A background process, and the connection on which it was started.
 #[derive(Debug)]
 pub struct Process<'a> {
@@ -22,11 +25,11 @@ pub struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    /// Starts `command`.
-    pub fn start(server: &'a Server, command: &str) -> Result<Self> {
+    /// Starts `command`. `log_bytes` of what it prints are kept, or as many as the server keeps unless told otherwise.
+    pub fn start(server: &'a Server, command: &str, log_bytes: Option<u64>) -> Result<Self> {
         let mut http = connect(server.service().address())?;
         let issued_ns = wall_ns();
-        let started = ask(&mut http, &server.start_request(command))?;
+        let started = ask(&mut http, &server.start_request(command, log_bytes))?;
         let id = started["id"].as_str().ok_or_else(|| format!("not started: {started}"))?.to_owned();
         Ok(Self { server, http, id, issued_ns })
     }

@@ -9,7 +9,7 @@ use crate::{
     Result,
     child::Scratch,
     cli::Options,
-    process::Process,
+    process::{MAX_LOG_BYTES, Process},
     relay::Relay,
     server::{Runtime, Server, Setup},
     source::Source,
@@ -28,6 +28,8 @@ pub enum Row {
     Raised(Runtime),
     /// A background process of a server as it comes, attached to by a WebSocket.
     Attached(Runtime),
+    /// A background process of a server without pacing, all of whose output is kept, attached to by a WebSocket.
+    RaisedAttached(Runtime),
     /// A background process of a server as it comes, followed by Server-Sent Events.
     Followed(Runtime),
     /// `exec`, the output at the end.
@@ -46,6 +48,8 @@ impl Row {
             Self::Raised(Runtime::Smol) => "smol-raised",
             Self::Attached(Runtime::Tokio) => "tokio-attached",
             Self::Attached(Runtime::Smol) => "smol-attached",
+            Self::RaisedAttached(Runtime::Tokio) => "tokio-attached-raised",
+            Self::RaisedAttached(Runtime::Smol) => "smol-attached-raised",
             Self::Followed(Runtime::Tokio) => "tokio-followed",
             Self::Followed(Runtime::Smol) => "smol-followed",
             Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
@@ -64,6 +68,8 @@ impl Row {
             Self::Raised(Runtime::Smol) => "exec/stream SSE, smol, raised pacing",
             Self::Attached(Runtime::Tokio) => "start, attach WebSocket, tokio",
             Self::Attached(Runtime::Smol) => "start, attach WebSocket, smol",
+            Self::RaisedAttached(Runtime::Tokio) => "start, attach WebSocket, tokio, raised pacing",
+            Self::RaisedAttached(Runtime::Smol) => "start, attach WebSocket, smol, raised pacing",
             Self::Followed(Runtime::Tokio) => "start, follow SSE, tokio",
             Self::Followed(Runtime::Smol) => "start, follow SSE, smol",
             Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
@@ -79,7 +85,7 @@ impl Row {
             | Self::Attached(runtime)
             | Self::Followed(runtime)
             | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
-            Self::Raised(runtime) => Some((runtime, Setup::Raised)),
+            Self::Raised(runtime) | Self::RaisedAttached(runtime) => Some((runtime, Setup::Raised)),
         }
     }
 
@@ -138,8 +144,11 @@ impl Stand {
             Row::Pipe => Source::pipe(command, self.home.path(), timeout_s),
             Row::Relay => Source::relay(self.relay.as_ref().ok_or("no relay")?, command, timeout_s),
             Row::Stream(_) | Row::Raised(_) => Source::stream(server()?, command, timeout_s),
-            Row::Attached(_) => Process::start(server()?, command)?.attach(timeout_s),
-            Row::Followed(_) => Process::start(server()?, command)?.follow(timeout_s),
+            Row::Attached(_) => Process::start(server()?, command, None)?.attach(timeout_s),
+            Row::RaisedAttached(_) => {
+                Process::start(server()?, command, Some(MAX_LOG_BYTES))?.attach(timeout_s)
+            }
+            Row::Followed(_) => Process::start(server()?, command, None)?.follow(timeout_s),
             Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
         }
     }

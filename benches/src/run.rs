@@ -30,6 +30,7 @@ pub fn main(cli: Cli) -> Result<()> {
 struct Plan {
     latency: Vec<Row>,
     throughput: Vec<Row>,
+    attached_throughput: Vec<Row>,
     exit: Vec<Row>,
     memory: Vec<Runtime>,
     stall: Vec<Row>,
@@ -45,6 +46,7 @@ impl Plan {
         let plan = Self {
             latency: rows(Measurement::Latency, &latency::ROWS),
             throughput: rows(Measurement::Throughput, &throughput::ROWS),
+            attached_throughput: rows(Measurement::Throughput, &throughput::ATTACHED_ROWS),
             exit: rows(Measurement::Exit, &exit::ROWS),
             memory: memory.into_iter().filter_map(|row| Some(row.server()?.0)).collect(),
             stall: rows(Measurement::Stall, &stall::ROWS),
@@ -56,7 +58,8 @@ impl Plan {
     }
 
     fn rows(&self) -> impl Iterator<Item = &Row> {
-        [&self.latency, &self.throughput, &self.exit, &self.stall].into_iter().flatten()
+        let of_all = [&self.latency, &self.throughput, &self.attached_throughput, &self.exit, &self.stall];
+        of_all.into_iter().flatten()
     }
 
     fn runtimes(&self) -> BTreeSet<Runtime> {
@@ -85,6 +88,12 @@ fn measure(options: &Options) -> Result<()> {
         let rounds = options.rounds(throughput::ROUNDS);
         let measured = throughput::measure(&plan.throughput, rounds, options.mebibytes);
         report.throughput = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.attached_throughput.is_empty() {
+        let rounds = options.rounds(throughput::ROUNDS);
+        let mebibytes = options.mebibytes.min(throughput::ATTACHED_MIB);
+        let measured = throughput::measure(&plan.attached_throughput, rounds, mebibytes);
+        report.attached_throughput = measured.map_err(&mut keep).unwrap_or_default();
     }
     if !plan.exit.is_empty() {
         let rounds = options.rounds(exit::ROUNDS);

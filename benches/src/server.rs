@@ -81,7 +81,7 @@ fn target_directory() -> Result<PathBuf> {
 pub enum Setup {
     /// As it comes.
     Default,
-    /// Without pacing, and without a cap on a stream's bytes.
+    /// Without pacing, and without a cap on a stream's bytes; little is kept of processes that have ended.
     Raised,
     /// As it comes, but for how many streams may be open.
     ManyStreams,
@@ -91,9 +91,12 @@ impl Setup {
     const fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Default => &[],
-            Self::Raised => {
-                &[("HANGAR_STREAM_BYTES_PER_SECOND", PLENTY), ("HANGAR_STREAM_MAX_BYTES", PLENTY)]
-            }
+            Self::Raised => &[
+                ("HANGAR_STREAM_BYTES_PER_SECOND", PLENTY),
+                ("HANGAR_STREAM_MAX_BYTES", PLENTY),
+                // The largest log of one process that has ended: the next but one has its memory, and touches no other.
+                ("HANGAR_LOG_MAX_TOTAL", "67108864"),
+            ],
             Self::ManyStreams => {
                 &[("HANGAR_STREAM_MAX_PER_TOKEN", "1000000"), ("HANGAR_STREAM_MAX_TOTAL", "1000000")]
             }
@@ -165,10 +168,13 @@ impl Server {
     }
 
     /// The request that starts `command` as a background process.
-    pub fn start_request(&self, command: &str) -> String {
+    pub fn start_request(&self, command: &str, log_bytes: Option<u64>) -> String {
         let environment = serde_json::json!({ "HOME": self.home.to_string_lossy() });
-        let body = serde_json::json!({ "command": command, "env": environment }).to_string();
-        self.json_request("POST", "/v1/sandboxes/local/processes", &body)
+        let mut body = serde_json::json!({ "command": command, "env": environment });
+        if let Some(bytes) = log_bytes {
+            body["max_log_bytes"] = bytes.into();
+        }
+        self.json_request("POST", "/v1/sandboxes/local/processes", &body.to_string())
     }
 
     /// The request for the process's output as events, from the first one on.
