@@ -21,8 +21,11 @@ use crate::{
     target::Target,
 };
 
-/// What one open stream may cost, in KiB.
+/// What one open `exec/stream` may cost, with its command, in KiB.
 const STREAM_KIB: f64 = 28.0;
+
+/// What one reader of a background process may cost, in KiB.
+const READER_KIB: f64 = 16.0;
 
 /// What an `exec/stream` carries at the least of what the relay does, escaping all of it.
 const STREAM_RATIO: f64 = 0.5;
@@ -206,19 +209,27 @@ fn exit(rows: &[Exit], targets: &mut Targets) -> Table {
 }
 
 fn memory(rows: &[Memory], targets: &mut Targets) -> Table {
-    let mut table =
-        Table::new(&["server", "kind", "before KiB", "open KiB", "closed KiB", "KiB per stream", ""]);
+    let mut table = Table::new(&[
+        "how the client sees output",
+        "kind",
+        "before KiB",
+        "open KiB",
+        "closed KiB",
+        "KiB per stream",
+        "",
+    ]);
     for Memory { row, kind, kib_per_stream, before, open, after, .. } in rows {
         let what = format!("{}: KiB per open stream", row.name());
+        let limit = if row.is_background() { READER_KIB } else { STREAM_KIB };
         let total = |sample: &crate::proc::Memory| sample.pss_kib.unwrap_or(sample.anonymous_kib).to_string();
         table.row(vec![
-            row.name().to_owned(),
+            row.label().to_owned(),
             (*kind).to_owned(),
             total(before),
             total(open),
             total(after),
             format!("{kib_per_stream:.1}"),
-            targets.judge(Some(Target::at_most(what, *kib_per_stream, STREAM_KIB))),
+            targets.judge(Some(Target::at_most(what, *kib_per_stream, limit))),
         ]);
     }
     table

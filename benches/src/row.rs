@@ -89,6 +89,11 @@ impl Row {
         }
     }
 
+    /// Whether it is of a background process.
+    pub const fn is_background(self) -> bool {
+        matches!(self, Self::Attached(_) | Self::RaisedAttached(_) | Self::Followed(_))
+    }
+
     /// Those of `rows` that were asked for.
     pub fn chosen(rows: &[Self], options: &Options) -> Vec<Self> {
         let asked = |row: &&Self| options.rows.iter().any(|name| row.name().starts_with(name.as_str()));

@@ -32,7 +32,7 @@ struct Plan {
     throughput: Vec<Row>,
     attached_throughput: Vec<Row>,
     exit: Vec<Row>,
-    memory: Vec<Runtime>,
+    memory: Vec<Row>,
     stall: Vec<Row>,
 }
 
@@ -41,30 +41,27 @@ impl Plan {
         let rows = |measurement, rows: &[Row]| {
             if options.measures(measurement) { Row::chosen(rows, options) } else { Vec::new() }
         };
-        let servers = [Row::Stream(Runtime::Tokio), Row::Stream(Runtime::Smol)];
-        let memory = rows(Measurement::Memory, &servers);
         let plan = Self {
             latency: rows(Measurement::Latency, &latency::ROWS),
             throughput: rows(Measurement::Throughput, &throughput::ROWS),
             attached_throughput: rows(Measurement::Throughput, &throughput::ATTACHED_ROWS),
             exit: rows(Measurement::Exit, &exit::ROWS),
-            memory: memory.into_iter().filter_map(|row| Some(row.server()?.0)).collect(),
+            memory: rows(Measurement::Memory, &memory::ROWS),
             stall: rows(Measurement::Stall, &stall::ROWS),
         };
-        if plan.rows().next().is_none() && plan.memory.is_empty() {
+        if plan.rows().next().is_none() {
             return Err("no row has such a name in what is to be measured: see --help".into());
         }
         Ok(plan)
     }
 
     fn rows(&self) -> impl Iterator<Item = &Row> {
-        let of_all = [&self.latency, &self.throughput, &self.attached_throughput, &self.exit, &self.stall];
-        of_all.into_iter().flatten()
+        let Self { latency, throughput, attached_throughput, exit, memory, stall } = self;
+        [latency, throughput, attached_throughput, exit, memory, stall].into_iter().flatten()
     }
 
     fn runtimes(&self) -> BTreeSet<Runtime> {
-        let of_rows = self.rows().filter_map(|row| Some(row.server()?.0));
-        of_rows.chain(self.memory.iter().copied()).collect()
+        self.rows().filter_map(|row| Some(row.server()?.0)).collect()
     }
 }
 

@@ -12,6 +12,8 @@ use serde::Serialize;
 use crate::{
     Result,
     child::{Scratch, Service},
+    http::exchange,
+    source::connect,
 };
 
 /// Far more of anything than a measurement can use.
@@ -202,6 +204,16 @@ impl Server {
         )
     }
 
+    /// How many streams it has open, as its metrics say.
+    pub fn open_streams(&self) -> Result<u64> {
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            self.service.address(),
+            self.token
+        );
+        open_streams(&exchange(&mut connect(self.service.address())?, &request)?)
+    }
+
     fn json_request(&self, method: &str, path: &str, body: &str) -> String {
         format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
@@ -218,6 +230,15 @@ impl Server {
     }
 }
 
+/// The gauges of each kind of stream together; those of a kind that nobody has opened yet are not there.
+fn open_streams(metrics: &str) -> Result<u64> {
+    if !metrics.contains("# TYPE hangar_streams_open gauge") {
+        return Err(format!("no metrics of a server: {metrics}").into());
+    }
+    let gauges = metrics.lines().filter(|line| line.starts_with("hangar_streams_open{"));
+    gauges.map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<u64>()?)).sum()
+}
+
 fn token() -> Result<String> {
     let mut random = [0_u8; 24];
     fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
@@ -232,6 +253,16 @@ mod tests {
     fn tokens_are_long_and_new() {
         let (one, other) = (token().unwrap(), token().unwrap());
         assert!(one.len() == 48 && one != other);
+    }
+
+    #[test]
+    fn open_streams_are_those_of_all_kinds() {
+        let metrics = "# HELP hangar_streams_open Open streams.\n# TYPE hangar_streams_open gauge\n\
+            hangar_streams_open{kind=\"exec\"} 3\nhangar_streams_open{kind=\"process\"} 40\n\
+            # TYPE hangar_streams counter\nhangar_streams_total{kind=\"exec\",reason=\"done\"} 7\n# EOF\n";
+        assert_eq!(open_streams(metrics).unwrap(), 43);
+        assert_eq!(open_streams("# TYPE hangar_streams_open gauge\n# EOF\n").unwrap(), 0);
+        assert!(open_streams("{\"error\":{}}").is_err());
     }
 
     #[test]

@@ -166,6 +166,14 @@ impl Source {
         }
     }
 
+    /// Whether the server has said that the stream is open, where it says so before any output.
+    pub const fn ready(&self) -> bool {
+        match &self.decoder {
+            Decoder::Plain | Decoder::Http(_) => true,
+            Decoder::Socket(socket) => socket.ready(),
+        }
+    }
+
     /// Receives to the end, and checks that it is the end of a command that succeeded.
     pub fn finish(mut self, sink: &mut impl Sink) -> Result<Ending> {
         let mut known_ns = None;

@@ -4,6 +4,7 @@
 pub mod exit;
 pub mod latency;
 pub mod memory;
+pub mod quiet;
 pub mod sink;
 pub mod stall;
 pub mod throughput;
