@@ -1,0 +1,162 @@
+//! One run's figures: the tables to read, and the targets beside them.
+
+mod tables;
+
+use std::fmt::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::{
+    clock,
+    machine::Machine,
+    measure::{
+        exit::Exit,
+        latency::Latency,
+        memory::Memory,
+        stall::Stall,
+        throughput::{Run, Throughput},
+    },
+    table::Table,
+    target::Target,
+};
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The UTC date at the beginning.
+    pub date: String,
+    /// Where.
+    pub machine: Machine,
+    /// From which arguments.
+    pub arguments: Vec<String>,
+    /// The first line, and each line's delay.
+    pub latency: Vec<Latency>,
+    /// Payload per second.
+    pub throughput: Vec<Throughput>,
+    /// The same of a background process, which carries what it can keep.
+    pub attached_throughput: Vec<Throughput>,
+    /// From exit to end.
+    pub exit: Vec<Exit>,
+    /// Memory per open stream.
+    pub memory: Vec<Memory>,
+    /// A reader that stalls.
+    pub stall: Vec<Stall>,
+    /// Every target, met or missed.
+    pub targets: Vec<Target>,
+    /// The measurements that are wrong, and therefore missing.
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    /// One with nothing measured yet.
+    pub fn new(arguments: Vec<String>) -> Self {
+        Self {
+            date: clock::date(clock::wall_ns()),
+            machine: Machine::this(),
+            arguments,
+            latency: Vec::new(),
+            throughput: Vec::new(),
+            attached_throughput: Vec::new(),
+            exit: Vec::new(),
+            memory: Vec::new(),
+            stall: Vec::new(),
+            targets: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// The tables, after setting [`targets`](Self::targets).
+    pub fn judge(&mut self) -> Result<String, fmt::Error> {
+        let mut targets = tables::Targets::default();
+        let mut text = format!("Streams, {}: {}\n", self.date, self.machine.describe());
+        let mut section = |head: String, table: Table| write!(text, "\n{head}\n\n{table}");
+        if let Some(runs) = self.latency.first().map(|row| row.runs.len()) {
+            let head = format!("A line every 100 ms for 3 s, {runs} interleaved runs (p50 / p95, ms)");
+            section(head, tables::latency(&self.latency, &mut targets))?;
+        }
+        for (rows, kept) in [(&self.throughput, ""), (&self.attached_throughput, ", all of them kept")] {
+            if let Some(Run { bytes, .. }) = rows.iter().find_map(|row| row.runs.first()) {
+                let runs = rows.first().map_or(0, |row| row.runs.len());
+                let head = format!("{} MiB of lines{kept}, {runs} interleaved runs (medians)", bytes >> 20);
+                section(head, tables::throughput(rows, &mut targets))?;
+            }
+        }
+        if let Some(runs) = self.exit.first().map(|row| row.ends_ns.len()) {
+            let head =
+                format!("From the command's last act to the end, {runs} interleaved runs (p50 / p95, ms)");
+            section(head, tables::exit(&self.exit, &mut targets))?;
+        }
+        if let Some(streams) = self.memory.first().map(|row| row.streams) {
+            section(format!("{streams} quiet streams open"), tables::memory(&self.memory, &mut targets))?;
+        }
+        if let Some(seconds) = self.stall.first().map(|row| row.rss_kib.len()) {
+            let head =
+                format!("A client that does not read for {seconds} s, and then reads everything (RSS, KiB)");
+            section(head, tables::stall(&self.stall))?;
+        }
+        for failure in &self.failures {
+            write!(text, "\nWRONG: {failure}\n")?;
+        }
+        self.targets = targets.0;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{row::Row, server::Runtime, stats::Spread};
+
+    fn row(row: Row, first: f64, p50: f64, p95: f64) -> Latency {
+        let first_line = Spread { p50_ms: first, p95_ms: first };
+        Latency { row, first_line, delay: Spread { p50_ms: p50, p95_ms: p95 }, runs: Vec::new() }
+    }
+
+    #[test]
+    fn rows_are_judged_against_the_floors_of_the_same_run() {
+        let mut report = Report::new(Vec::new());
+        report.latency = vec![
+            row(Row::Pipe, 104.0, 0.05, 0.1),
+            row(Row::Relay, 105.0, 0.2, 0.4),
+            row(Row::Stream(Runtime::Tokio), 106.5, 0.25, 1.0),
+            row(Row::Stream(Runtime::Smol), 107.5, 0.5, 9.0),
+            row(Row::Unstreamed(Runtime::Tokio), 3100.0, 1500.0, 2900.0),
+        ];
+        let text = report.judge().unwrap();
+        let met: Vec<_> = report.targets.iter().map(|target| (target.what.as_str(), target.met)).collect();
+        let expected = [
+            ("tokio: first line p50, pipe + 3 ms", true),
+            ("tokio: delay p50, relay + 0.1 ms", true),
+            ("tokio: delay p95, 1.5 x relay + 0.3 ms", false),
+            ("smol: first line p50, pipe + 3 ms", false),
+            ("smol: delay p50, relay + 0.35 ms", true),
+        ];
+        assert_eq!(met, expected);
+        assert!(text.contains("MISSED by 0.100") && text.contains("exec, unstreamed, tokio"), "{text}");
+    }
+
+    #[test]
+    fn a_socket_has_to_carry_more_than_events() {
+        let carried = |row| Throughput {
+            row,
+            mib_per_second: 700.0,
+            ratio_to_relay: Some(0.7),
+            cpu_seconds_per_gib: None,
+            runs: vec![Run { bytes: 60 << 20, elapsed_ns: 1, cpu_seconds: None, client_cpu_seconds: 0.0 }],
+        };
+        let mut report = Report::new(Vec::new());
+        report.throughput = vec![carried(Row::Raised(Runtime::Smol))];
+        report.attached_throughput = vec![carried(Row::RaisedAttached(Runtime::Smol))];
+        let text = report.judge().unwrap();
+        assert_eq!(report.targets.iter().map(|target| target.met).collect::<Vec<_>>(), [true, false]);
+        assert!(text.contains("60 MiB of lines, all of them kept, 1 interleaved runs"), "{text}");
+    }
+
+    #[test]
+    fn without_a_floor_nothing_is_judged() {
+        let mut report = Report::new(Vec::new());
+        report.latency = vec![row(Row::Stream(Runtime::Tokio), 106.5, 0.25, 1.0)];
+        report.judge().unwrap();
+        assert!(report.targets.is_empty());
+    }
+}

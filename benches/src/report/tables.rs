@@ -1,0 +1,160 @@
+//! One table for each measurement, and the targets beside its figures.
+
+use crate::{
+    measure::{exit::Exit, latency::Latency, memory::Memory, stall::Stall, throughput::Throughput},
+    row::Row,
+    server::Runtime,
+    stats::Spread,
+    table::Table,
+    target::Target,
+};
+
+/// What one open `exec/stream` may cost, with its command, in KiB.
+const STREAM_KIB: f64 = 28.0;
+
+/// What one reader of a background process may cost, in KiB.
+const READER_KIB: f64 = 16.0;
+
+/// What an `exec/stream` carries at the least of what the relay does, escaping all of it.
+const STREAM_RATIO: f64 = 0.5;
+
+/// What a WebSocket does, which carries bytes as they are.
+const ATTACHED_RATIO: f64 = 0.8;
+
+/// What a server may add to the first line, and to the end, in milliseconds.
+const SERVER_MS: f64 = 3.0;
+
+/// The targets of all tables.
+#[derive(Default)]
+pub(super) struct Targets(pub(super) Vec<Target>);
+
+impl Targets {
+    /// Keeps the target, and gives its text; nothing when there is nothing to judge by.
+    fn judge(&mut self, target: Option<Target>) -> String {
+        let Some(target) = target else { return String::new() };
+        let text = target.to_string();
+        self.0.push(target);
+        text
+    }
+}
+
+fn spread(Spread { p50_ms, p95_ms }: Spread) -> String {
+    format!("{p50_ms:.2} / {p95_ms:.2}")
+}
+
+/// The runtime of a row that streams.
+const fn streams(row: Row) -> Option<Runtime> {
+    match row {
+        Row::Stream(runtime)
+        | Row::Raised(runtime)
+        | Row::Attached(runtime)
+        | Row::RaisedAttached(runtime)
+        | Row::Followed(runtime) => Some(runtime),
+        Row::Pipe | Row::Relay | Row::Unstreamed(_) => None,
+    }
+}
+
+pub(super) fn latency(rows: &[Latency], targets: &mut Targets) -> Table {
+    let heads = ["how the client sees output", "first line", "p50", "each line's delay", "p50", "p95"];
+    let mut table = Table::new(&heads);
+    let pipe = rows.iter().find(|row| row.row == Row::Pipe);
+    let relay = rows.iter().find(|row| row.row == Row::Relay);
+    for Latency { row, first_line, delay, .. } in rows {
+        let runtime = streams(*row);
+        let first = runtime.and(pipe).map(|pipe| {
+            let limit = pipe.first_line.p50_ms + SERVER_MS;
+            Target::at_most(format!("{}: first line p50, pipe + 3 ms", row.name()), first_line.p50_ms, limit)
+        });
+        let p50 = runtime.zip(relay).map(|(runtime, relay)| {
+            let allowed = if runtime == Runtime::Tokio { 0.1 } else { 0.35 };
+            let what = format!("{}: delay p50, relay + {allowed} ms", row.name());
+            Target::at_most(what, delay.p50_ms, relay.delay.p50_ms + allowed)
+        });
+        let p95 = runtime.filter(|runtime| *runtime == Runtime::Tokio).and(relay).map(|relay| {
+            let what = format!("{}: delay p95, 1.5 x relay + 0.3 ms", row.name());
+            Target::at_most(what, delay.p95_ms, 1.5 * relay.delay.p95_ms + 0.3)
+        });
+        table.row(vec![
+            row.label().to_owned(),
+            spread(*first_line),
+            targets.judge(first),
+            spread(*delay),
+            targets.judge(p50),
+            targets.judge(p95),
+        ]);
+    }
+    table
+}
+
+pub(super) fn throughput(rows: &[Throughput], targets: &mut Targets) -> Table {
+    let mut table = Table::new(&["how the client sees output", "MiB/s", "of the relay", "", "CPU s/GiB"]);
+    let optional = |figure: Option<f64>| figure.map(|figure| format!("{figure:.2}")).unwrap_or_default();
+    for Throughput { row, mib_per_second, ratio_to_relay, cpu_seconds_per_gib, .. } in rows {
+        let target = streams(*row).and(*ratio_to_relay).map(|ratio| {
+            let limit = if matches!(row, Row::RaisedAttached(_)) { ATTACHED_RATIO } else { STREAM_RATIO };
+            Target::at_least(format!("{}: throughput, ratio to the relay", row.name()), ratio, limit)
+        });
+        table.row(vec![
+            row.label().to_owned(),
+            format!("{mib_per_second:.0}"),
+            optional(*ratio_to_relay),
+            targets.judge(target),
+            optional(*cpu_seconds_per_gib),
+        ]);
+    }
+    table
+}
+
+pub(super) fn exit(rows: &[Exit], targets: &mut Targets) -> Table {
+    let mut table = Table::new(&["how the client sees the end", "exit to end", "p50"]);
+    for Exit { row, end, .. } in rows {
+        let target = streams(*row)
+            .map(|_| Target::at_most(format!("{}: exit to end p50", row.name()), end.p50_ms, SERVER_MS));
+        table.row(vec![row.label().to_owned(), spread(*end), targets.judge(target)]);
+    }
+    table
+}
+
+pub(super) fn memory(rows: &[Memory], targets: &mut Targets) -> Table {
+    let mut table = Table::new(&[
+        "how the client sees output",
+        "kind",
+        "before KiB",
+        "open KiB",
+        "closed KiB",
+        "KiB per stream",
+        "",
+    ]);
+    for Memory { row, kind, kib_per_stream, before, open, after, .. } in rows {
+        let what = format!("{}: KiB per open stream", row.name());
+        let limit = if row.is_background() { READER_KIB } else { STREAM_KIB };
+        let total = |sample: &crate::proc::Memory| sample.pss_kib.unwrap_or(sample.anonymous_kib).to_string();
+        table.row(vec![
+            row.label().to_owned(),
+            (*kind).to_owned(),
+            total(before),
+            total(open),
+            total(after),
+            format!("{kib_per_stream:.1}"),
+            targets.judge(Some(Target::at_most(what, *kib_per_stream, limit))),
+        ]);
+    }
+    table
+}
+
+pub(super) fn stall(rows: &[Stall]) -> Table {
+    let mut table =
+        Table::new(&["how the client sees output", "idle", "min", "max", "", "all read", "lines"]);
+    for Stall { row, idle_rss_kib, min_rss_kib, max_rss_kib, flat, lines, read_rss_kib, .. } in rows {
+        table.row(vec![
+            row.label().to_owned(),
+            idle_rss_kib.to_string(),
+            min_rss_kib.to_string(),
+            max_rss_kib.to_string(),
+            if *flat { "flat" } else { "NOT FLAT" }.to_owned(),
+            read_rss_kib.to_string(),
+            format!("{lines}, none missing"),
+        ]);
+    }
+    table
+}
