@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measure what a stream costs against a bare pipe and a blocking relay: latency, throughput, the time from exit to
-/// end, memory per open stream, and a reader that stalls.
+/// end, memory per open stream, a reader that stalls, and what others cost a reader.
 ///
 /// Starts the servers itself, on loopback, and ends them. Prints a table, and writes every sample to a JSON file.
 /// A missed target is reported, not an error; output that went missing is an error.
@@ -23,7 +23,8 @@ pub struct Cli {
 /// What to measure.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Rounds of every interleaved measurement [default: 20 for latency, 5 for throughput, 50 for exit to end]
+    /// Rounds of every interleaved measurement [default: 20 for latency, 5 for throughput, 50 for exit to end,
+    /// 10 for company]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
     /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
@@ -43,6 +44,9 @@ pub struct Options {
     /// Streams open at once in the memory measurement
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub streams: u32,
+    /// Followers beside the reader in the company measurement
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub crowd: u32,
     /// How long the stalled reader does not read, in seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub stall_seconds: u64,
@@ -70,7 +74,7 @@ impl Options {
     }
 }
 
-/// One of the five measurements.
+/// One of the six measurements.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Measurement {
     /// The first line, and each line's delay
@@ -83,6 +87,8 @@ pub enum Measurement {
     Memory,
     /// A client that does not read
     Stall,
+    /// Each line's delay beside a client that does not read, and beside many that are quiet
+    Company,
 }
 
 /// The parts that run as processes of their own.
@@ -97,6 +103,9 @@ pub enum Part {
         /// How long to sleep before each, in milliseconds
         #[arg(long)]
         every_ms: u64,
+        /// How many bytes on stderr before each
+        #[arg(long, default_value_t = 0)]
+        noise: usize,
     },
     /// Print numbered lines as fast as they are taken
     #[command(hide = true)]
@@ -139,7 +148,7 @@ mod tests {
         let options = parse(&[]).unwrap().options;
         assert!(Measurement::value_variants().iter().all(|what| options.measures(*what)));
         assert_eq!((options.rounds(20), options.mebibytes, options.streams), (20, 256, 500));
-        assert_eq!(options.stall_seconds, 30);
+        assert_eq!((options.stall_seconds, options.crowd), (30, 10_000));
     }
 
     #[test]
@@ -169,7 +178,10 @@ mod tests {
     #[test]
     fn the_parts_take_their_arguments() {
         let part = parse(&["print", "--lines", "30", "--every-ms", "100"]).unwrap().part.unwrap();
-        assert!(matches!(part, Part::Print { lines: 30, every_ms: 100 }));
+        assert!(matches!(part, Part::Print { lines: 30, every_ms: 100, noise: 0 }));
+        let part =
+            parse(&["print", "--lines", "1", "--every-ms", "5", "--noise", "9"]).unwrap().part.unwrap();
+        assert!(matches!(part, Part::Print { noise: 9, .. }));
         let part = parse(&["under-parent", "--", "hangar", "serve", "--listen", "x"]).unwrap().part.unwrap();
         assert!(matches!(part, Part::UnderParent { command } if command.len() == 4));
     }

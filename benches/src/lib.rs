@@ -1,7 +1,7 @@
 //! What hangar costs, end to end: servers started as child processes, and one client that measures all of them the
 //! same way. The binary `streams` is a thin `main` over [`run`].
 //!
-//! * [`measure`]: the five measurements. [`row`]: what is measured, and the floors it is judged against.
+//! * [`measure`]: the six measurements. [`row`]: what is measured, and the floors it is judged against.
 //! * [`source`]: the client: one blocking loop for a pipe, for the relay and for a server. [`wire`]: what it decodes.
 //! * [`process`], [`http`]: background processes, and the small requests that they take.
 //! * [`printer`], [`relay`]: the commands that print, and the blocking pipe to TCP copy, as hidden subcommands.

@@ -3,7 +3,11 @@
 
 use std::{thread, time::Duration};
 
-use rustix::{io::Errno, stdio::stdout};
+use rustix::{
+    fd::BorrowedFd,
+    io::Errno,
+    stdio::{stderr, stdout},
+};
 
 use crate::{Result, clock::wall_ns};
 
@@ -27,14 +31,17 @@ const FLOOD_TEXTS: [&str; 4] = [
     " +    assert_eq!(reader.poll_output(now), Output::Event(Frame { seq: 17, offset: 4096 }));",
 ];
 
-/// `lines` lines, each after a sleep: its number from 0, the wall clock in nanoseconds, and padding.
-pub fn print(lines: u32, every: Duration) -> Result<()> {
+/// `lines` lines, each after a sleep and `noise` bytes on stderr: its number from 0, the wall clock in nanoseconds, and
+/// padding.
+pub fn print(lines: u32, every: Duration, noise: usize) -> Result<()> {
+    let noise = vec![b'.'; noise];
     let mut line = String::with_capacity(STAMPED_LINE);
     for number in 0..lines {
         thread::sleep(every);
+        write_all(stderr(), &noise)?;
         line.clear();
         stamp_line(&mut line, number);
-        write_all(line.as_bytes())?;
+        write_all(stdout(), line.as_bytes())?;
     }
     Ok(())
 }
@@ -43,7 +50,7 @@ pub fn print(lines: u32, every: Duration) -> Result<()> {
 pub fn stamp() -> Result<()> {
     let mut line = String::with_capacity(STAMPED_LINE);
     stamp_line(&mut line, 0);
-    write_all(line.as_bytes())
+    write_all(stdout(), line.as_bytes())
 }
 
 fn stamp_line(line: &mut String, number: u32) {
@@ -75,11 +82,11 @@ pub fn flood(bytes: u64) -> Result<()> {
     for number in 0..lines {
         flood_line(&mut waiting, number);
         if waiting.len() >= FLOOD_WRITE {
-            write_all(&waiting[..FLOOD_WRITE])?;
+            write_all(stdout(), &waiting[..FLOOD_WRITE])?;
             waiting.drain(..FLOOD_WRITE);
         }
     }
-    write_all(&waiting)
+    write_all(stdout(), &waiting)
 }
 
 fn flood_line(into: &mut Vec<u8>, number: u64) {
@@ -101,9 +108,9 @@ pub fn parse_flood(line: &[u8]) -> Option<u64> {
     str::from_utf8(line.get(..FLOOD_DIGITS)?).ok()?.parse().ok()
 }
 
-fn write_all(mut bytes: &[u8]) -> Result<()> {
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
-        match rustix::io::write(stdout(), bytes) {
+        match rustix::io::write(to, bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),

@@ -1,6 +1,6 @@
 //! What /proc says about a process.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, net::SocketAddr};
 
 use serde::Serialize;
 
@@ -76,6 +76,30 @@ pub fn descendants(pid: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
+/// Bytes that were written to the `local` end of a TCP connection on this machine, and have not come to the `remote` one.
+pub fn unsent(local: SocketAddr, remote: SocketAddr) -> Result<u64> {
+    let connections = fs::read_to_string("/proc/net/tcp")?;
+    Ok(unsent_in(&connections, local, remote).ok_or_else(|| format!("no connection of {remote}"))?)
+}
+
+fn unsent_in(connections: &str, local: SocketAddr, remote: SocketAddr) -> Option<u64> {
+    let ends = [hexadecimal(local)?, hexadecimal(remote)?];
+    connections.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        if fields.next()? != ends[0] || fields.next()? != ends[1] {
+            return None;
+        }
+        let (unsent, _) = fields.nth(1)?.split_once(':')?;
+        u64::from_str_radix(unsent, 16).ok()
+    })
+}
+
+/// An address as /proc/net/tcp has it; none of IPv6.
+fn hexadecimal(address: SocketAddr) -> Option<String> {
+    let SocketAddr::V4(address) = address else { return None };
+    Some(format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +118,18 @@ mod tests {
     fn fields_in_kib() {
         let text = "Rss:     1800 kB\nPss:      612 kB\nPss_Dirty:   80 kB\n";
         assert_eq!((kib_field(text, "Pss"), kib_field(text, "Swap")), (Some(612), None));
+    }
+
+    #[test]
+    fn what_a_connection_has_not_sent() {
+        let connections = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n   \
+            1: 0100007F:7919 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0\n   \
+            2: 0100007F:7919 0100007F:8001 01 0001F4C0:00000002 01:00000014 00000000     0\n";
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let expected = if cfg!(target_endian = "little") { Some(0x1_F4C0) } else { None };
+        assert_eq!(unsent_in(connections, at(0x7919), at(0x8001)), expected);
+        assert_eq!(unsent_in(connections, at(0x8001), at(0x7919)), None);
+        assert_eq!(unsent_in(connections, SocketAddr::from(([0; 16], 1)), at(1)), None);
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Stand {
 
     /// Runs `command` in the way of `row`, for at most `timeout_s`.
     pub fn open(&self, row: Row, command: &str, timeout_s: u64) -> Result<Source> {
-        let server = || row.server().and_then(|key| self.servers.get(&key)).ok_or("a row without its server");
+        let server = || self.server(row);
         match row {
             Row::Pipe => Source::pipe(command, self.home.path(), timeout_s),
             Row::Relay => Source::relay(self.relay.as_ref().ok_or("no relay")?, command, timeout_s),
@@ -156,6 +156,11 @@ impl Stand {
             Row::Followed(_) => Process::start(server()?, command, None)?.follow(timeout_s),
             Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
         }
+    }
+
+    /// The server of `row`.
+    pub fn server(&self, row: Row) -> Result<&Server> {
+        Ok(row.server().and_then(|key| self.servers.get(&key)).ok_or("a row without its server")?)
     }
 
     /// The process that carries the output of `row`; `None` for the pipe.

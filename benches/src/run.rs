@@ -6,7 +6,10 @@ use crate::{
     Result,
     child::{Scratch, become_under_parent},
     cli::{Cli, Measurement, Options, Part},
-    measure::{exit, latency, memory, progress, stall, throughput},
+    measure::{
+        company::{self, crowd, stalled},
+        exit, latency, memory, progress, stall, throughput,
+    },
     printer, relay,
     report::Report,
     results,
@@ -18,7 +21,9 @@ use crate::{
 pub fn main(cli: Cli) -> Result<()> {
     match cli.part {
         None => measure(&cli.options),
-        Some(Part::Print { lines, every_ms }) => printer::print(lines, Duration::from_millis(every_ms)),
+        Some(Part::Print { lines, every_ms, noise }) => {
+            printer::print(lines, Duration::from_millis(every_ms), noise)
+        }
         Some(Part::Flood { bytes }) => printer::flood(bytes),
         Some(Part::Stamp) => printer::stamp(),
         Some(Part::Relay) => relay::serve(),
@@ -34,6 +39,8 @@ struct Plan {
     exit: Vec<Row>,
     memory: Vec<Row>,
     stall: Vec<Row>,
+    stalled: Vec<Row>,
+    crowd: Vec<Row>,
 }
 
 impl Plan {
@@ -48,6 +55,8 @@ impl Plan {
             exit: rows(Measurement::Exit, &exit::ROWS),
             memory: rows(Measurement::Memory, &memory::ROWS),
             stall: rows(Measurement::Stall, &stall::ROWS),
+            stalled: rows(Measurement::Company, &stalled::ROWS),
+            crowd: rows(Measurement::Company, &crowd::ROWS),
         };
         if plan.rows().next().is_none() {
             return Err("no row has such a name in what is to be measured: see --help".into());
@@ -56,8 +65,8 @@ impl Plan {
     }
 
     fn rows(&self) -> impl Iterator<Item = &Row> {
-        let Self { latency, throughput, attached_throughput, exit, memory, stall } = self;
-        [latency, throughput, attached_throughput, exit, memory, stall].into_iter().flatten()
+        let Self { latency, throughput, attached_throughput, exit, memory, stall, stalled, crowd } = self;
+        [latency, throughput, attached_throughput, exit, memory, stall, stalled, crowd].into_iter().flatten()
     }
 
     fn runtimes(&self) -> BTreeSet<Runtime> {
@@ -102,6 +111,15 @@ fn measure(options: &Options) -> Result<()> {
     if !plan.stall.is_empty() {
         report.stall =
             stall::measure(&plan.stall, options.stall_seconds).map_err(&mut keep).unwrap_or_default();
+    }
+    let rounds = options.rounds(company::ROUNDS);
+    if !plan.stalled.is_empty() {
+        let measured = stalled::measure(&plan.stalled, rounds);
+        report.beside_stalled = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.crowd.is_empty() {
+        let measured = crowd::measure(&plan.crowd, rounds, options.crowd);
+        report.beside_crowd = measured.map_err(&mut keep).unwrap_or_default();
     }
     progress("");
     report.failures = failures;

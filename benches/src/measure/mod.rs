@@ -1,6 +1,7 @@
 //! The measurements. Each starts what it needs, runs its rows interleaved, checks that nothing is missing, and ends
 //! what it started.
 
+pub mod company;
 pub mod exit;
 pub mod latency;
 pub mod memory;

@@ -11,7 +11,7 @@ use super::{progress, sink::Count};
 use crate::{Result, proc, process::Process, row::Row, server::Server, source::Source};
 
 /// One line, and then nothing.
-const COMMAND: &str = "echo ready; exec sleep 600";
+const COMMAND: &str = "echo ready; exec sleep 86400";
 
 const TIMEOUT_S: u64 = 600;
 

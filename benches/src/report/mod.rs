@@ -10,9 +10,10 @@ use crate::{
     clock,
     machine::Machine,
     measure::{
+        company::{Company, crowd::Crowd, stalled::NOISE},
         exit::Exit,
         latency::Latency,
-        memory::Memory,
+        memory,
         stall::Stall,
         throughput::{Run, Throughput},
     },
@@ -38,9 +39,13 @@ pub struct Report {
     /// From exit to end.
     pub exit: Vec<Exit>,
     /// Memory per open stream.
-    pub memory: Vec<Memory>,
+    pub memory: Vec<memory::Memory>,
     /// A reader that stalls.
     pub stall: Vec<Stall>,
+    /// A reader beside one that stalls.
+    pub beside_stalled: Vec<Company>,
+    /// A reader beside many that are quiet.
+    pub beside_crowd: Vec<Crowd>,
     /// Every target, met or missed.
     pub targets: Vec<Target>,
     /// The measurements that are wrong, and therefore missing.
@@ -60,6 +65,8 @@ impl Report {
             exit: Vec::new(),
             memory: Vec::new(),
             stall: Vec::new(),
+            beside_stalled: Vec::new(),
+            beside_crowd: Vec::new(),
             targets: Vec::new(),
             failures: Vec::new(),
         }
@@ -94,6 +101,22 @@ impl Report {
                 format!("A client that does not read for {seconds} s, and then reads everything (RSS, KiB)");
             section(head, tables::stall(&self.stall))?;
         }
+        if let Some(runs) = self.beside_stalled.first().map(|row| row.alone_ns.len()) {
+            let head = format!(
+                "A line and {} KiB of noise every 50 ms for 3 s, alone and beside a reader that stalls, \
+                 {runs} interleaved runs (p50 / p95, ms)",
+                NOISE >> 10
+            );
+            section(head, tables::beside_stalled(&self.beside_stalled, &mut targets))?;
+        }
+        if let Some(Crowd { company, followers, .. }) = self.beside_crowd.first() {
+            let runs = company.alone_ns.len();
+            let head = format!(
+                "A line every 100 ms for 3 s, alone and beside {followers} quiet followers, {runs} interleaved runs \
+                 (p50 / p95, ms)"
+            );
+            section(head, tables::beside_crowd(&self.beside_crowd, &mut targets))?;
+        }
         for failure in &self.failures {
             write!(text, "\nWRONG: {failure}\n")?;
         }
@@ -105,7 +128,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{row::Row, server::Runtime, stats::Spread};
+    use crate::{proc::Memory, row::Row, server::Runtime, stats::Spread};
 
     fn row(row: Row, first: f64, p50: f64, p95: f64) -> Latency {
         let first_line = Spread { p50_ms: first, p95_ms: first };
@@ -150,6 +173,33 @@ mod tests {
         let text = report.judge().unwrap();
         assert_eq!(report.targets.iter().map(|target| target.met).collect::<Vec<_>>(), [true, false]);
         assert!(text.contains("60 MiB of lines, all of them kept, 1 interleaved runs"), "{text}");
+    }
+
+    #[test]
+    fn a_reader_is_judged_against_itself_alone() {
+        let company = |row, beside| Company {
+            row,
+            alone: Spread { p50_ms: 0.5, p95_ms: 1.0 },
+            beside: Spread { p50_ms: 0.5, p95_ms: beside },
+            p95_ratio: beside,
+            alone_ns: vec![Vec::new()],
+            beside_ns: vec![Vec::new()],
+        };
+        let memory = Memory { pss_kib: None, rss_kib: 9000, anonymous_kib: 5000 };
+        let mut report = Report::new(Vec::new());
+        report.beside_stalled = vec![company(Row::RaisedAttached(Runtime::Smol), 1.8)];
+        report.beside_crowd = vec![Crowd {
+            company: company(Row::Stream(Runtime::Smol), 1.8),
+            followers: 300,
+            kind: "RssAnon",
+            kib_per_follower: 12.34,
+            before: memory,
+            open: memory,
+            after: memory,
+        }];
+        let text = report.judge().unwrap();
+        assert_eq!(report.targets.iter().map(|target| target.met).collect::<Vec<_>>(), [false, true]);
+        assert!(text.contains("beside 300 quiet followers") && text.contains("12.3 RssAnon"), "{text}");
     }
 
     #[test]

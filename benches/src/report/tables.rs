@@ -1,7 +1,14 @@
 //! One table for each measurement, and the targets beside its figures.
 
 use crate::{
-    measure::{exit::Exit, latency::Latency, memory::Memory, stall::Stall, throughput::Throughput},
+    measure::{
+        company::{Company, crowd::Crowd},
+        exit::Exit,
+        latency::Latency,
+        memory::Memory,
+        stall::Stall,
+        throughput::Throughput,
+    },
     row::Row,
     server::Runtime,
     stats::Spread,
@@ -20,6 +27,12 @@ const STREAM_RATIO: f64 = 0.5;
 
 /// What a WebSocket does, which carries bytes as they are.
 const ATTACHED_RATIO: f64 = 0.8;
+
+/// What a line's p95 may be beside a reader that stalls, of what it is alone.
+const STALLED_RATIO: f64 = 1.5;
+
+/// The same beside a crowd.
+const CROWD_RATIO: f64 = 2.0;
 
 /// What a server may add to the first line, and to the end, in milliseconds.
 const SERVER_MS: f64 = 3.0;
@@ -155,6 +168,38 @@ pub(super) fn stall(rows: &[Stall]) -> Table {
             read_rss_kib.to_string(),
             format!("{lines}, none missing"),
         ]);
+    }
+    table
+}
+
+/// A reader alone and beside `whom`, and the target.
+fn company(company: &Company, whom: &str, limit: f64, targets: &mut Targets) -> Vec<String> {
+    let Company { row, alone, beside, p95_ratio, .. } = company;
+    let what = format!("{}: delay p95 beside {whom}, of that alone", row.name());
+    vec![
+        row.label().to_owned(),
+        spread(*alone),
+        spread(*beside),
+        format!("{p95_ratio:.2}"),
+        targets.judge(Some(Target::at_most(what, *p95_ratio, limit))),
+    ]
+}
+
+pub(super) fn beside_stalled(rows: &[Company], targets: &mut Targets) -> Table {
+    let mut table = Table::new(&["how the client sees output", "alone", "beside it", "p95", ""]);
+    for row in rows {
+        table.row(company(row, "a reader that stalls", STALLED_RATIO, targets));
+    }
+    table
+}
+
+pub(super) fn beside_crowd(rows: &[Crowd], targets: &mut Targets) -> Table {
+    let heads = ["how the client sees output", "alone", "beside them", "p95", "", "KiB per follower"];
+    let mut table = Table::new(&heads);
+    for Crowd { company: reader, kind, kib_per_follower, .. } in rows {
+        let mut cells = company(reader, "a crowd", CROWD_RATIO, targets);
+        cells.push(format!("{kib_per_follower:.1} {kind}"));
+        table.row(cells);
     }
     table
 }
