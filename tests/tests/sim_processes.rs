@@ -10,7 +10,7 @@ use hangar_tests::sim::{
     run,
     script::{pattern, printed},
     seeds,
-    world::ADMIN,
+    world::{ADMIN, at_ms},
 };
 use serde_json::{Value, json};
 use std::{collections::VecDeque, fmt::Write};
@@ -199,5 +199,38 @@ fn of_those_that_have_ended_the_last_thousand_are_kept() {
         let listed = world.plane.list_processes(&caller, "box").unwrap();
         assert_eq!((listed.len(), listed.iter().any(|one| one.id() == first)), (1000, false));
         assert!(process.upgrade().is_none(), "it is held");
+    });
+}
+
+#[test]
+fn only_a_follower_that_takes_nothing_and_misses_something_is_given_up() {
+    run(Setup::default(), async |world: &World| {
+        let given_up = || world.metric("hangar_streams_total{kind=\"process\",reason=\"slow_consumer\"}");
+        let open = || world.metric("hangar_streams_open{kind=\"process\"}");
+        // Far more than is kept, in pieces; and less than that, which waits for whoever comes to it.
+        let script = "flood 60000; sleep 1000; ".repeat(12);
+        let much = start(world, json!({ "command": format!("{script}hang") })).await;
+        let little = start(world, json!({ "command": "flood 200000; hang" })).await;
+        let mut takes_nothing = Follower::open(world, Link::INSTANT, &much, None).await.unwrap();
+        let misses_nothing = Follower::open(world, Link::INSTANT, &little, None).await.unwrap();
+        let mut reads = Follower::open(world, Link::INSTANT, &much, None).await.unwrap();
+        let mut read = 0;
+        while read < 12 * 60_000 {
+            let event = reads.next().await.unwrap().unwrap();
+            assert_eq!(event.name, "output");
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            read += data["data"].as_str().unwrap().len();
+        }
+        assert_eq!(world.now(), at_ms(11_000));
+        world.sleep_until_ms(60_000).await;
+        assert_eq!((given_up(), open()), (1.0, 2.0));
+        // What is in its socket, and then no end.
+        while let Ok(Some(event)) = takes_nothing.next().await {
+            assert_eq!(event.name, "output");
+        }
+        drop((misses_nothing, reads));
+        for process in [much, little] {
+            world.api("DELETE", &format!("{PROCESSES}/{process}"), None).await;
+        }
     });
 }

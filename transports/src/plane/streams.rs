@@ -3,11 +3,13 @@
 //! A stream is closed by asking it to: its task sees the reason at its next poll. A connection whose client does not
 //! read is not polled, so after [`ABORT_AFTER`] it is aborted.
 
+mod table;
+
 use super::lock;
 use crate::{
     Settings,
     metrics::{Kind, Metrics},
-    server::Connection,
+    server::{Connection, Stuck},
 };
 use hangar_backends::{Handle, Runtime, runtime::sleep_until};
 use hangar_core::{
@@ -16,7 +18,6 @@ use hangar_core::{
     process::Process,
 };
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -24,6 +25,7 @@ use std::{
     task::Waker,
     time::Duration,
 };
+use table::Table;
 use tokio::sync::Notify;
 
 /// How long a connection may take to carry the end of a stream to its client.
@@ -33,7 +35,9 @@ pub const ABORT_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Streams {
     limits: Arc<Mutex<Limits<String>>>,
-    open: Arc<Mutex<BTreeMap<String, Arc<Entry>>>>,
+    open: Arc<Mutex<Table>>,
+    /// The connections whose clients take nothing, whether they carry a stream or not.
+    stuck: Arc<Stuck>,
     metrics: Arc<Metrics>,
     /// Told when a stream that follows was opened.
     followed: Arc<Notify>,
@@ -77,7 +81,7 @@ pub struct Leased {
 /// An open stream as its owner holds it. Dropped, it is closed.
 #[derive(Debug)]
 pub struct Open {
-    streams: Arc<Mutex<BTreeMap<String, Arc<Entry>>>>,
+    streams: Arc<Mutex<Table>>,
     metrics: Arc<Metrics>,
     entry: Arc<Entry>,
     /// None for a command that is not streamed: it is no open stream, and is not counted as one.
@@ -111,6 +115,12 @@ impl Entry {
         &self.sandbox
     }
 
+    /// The connection by which it follows, where it only does that.
+    fn follows_by(&self) -> Option<u64> {
+        let carried = self.connection.as_ref().filter(|_| self.place.is_some())?;
+        Some(carried.connection.id())
+    }
+
     /// Whether its client takes nothing for `patience` while what it would get next is gone.
     fn is_too_slow(&self, now: Time, patience: Duration) -> bool {
         let (Some(place), Some(carried)) = (&self.place, &self.connection) else { return false };
@@ -137,7 +147,13 @@ impl Entry {
 impl Streams {
     pub(super) fn new(settings: &Settings, metrics: Arc<Metrics>) -> Self {
         let limits = Limits::new(settings.stream_max_per_token, settings.stream_max_total);
-        Self { limits: Arc::new(Mutex::new(limits)), open: Arc::default(), metrics, followed: Arc::default() }
+        Self {
+            limits: Arc::new(Mutex::new(limits)),
+            open: Arc::default(),
+            stuck: Arc::default(),
+            metrics,
+            followed: Arc::default(),
+        }
     }
 
     /// The right to open one more stream for a token.
@@ -173,7 +189,7 @@ impl Streams {
         let connection = connection.map(|connection| Carried { answer: connection.answers(), connection });
         let asked = Mutex::default();
         let entry = Arc::new(Entry { id, token, sandbox, command, place, connection, asked });
-        lock(&self.open).insert(entry.id.clone(), Arc::clone(&entry));
+        lock(&self.open).insert(&entry);
         if lease.is_some() {
             self.metrics.opened(kind);
         }
@@ -192,6 +208,11 @@ impl Streams {
         }
     }
 
+    /// Where connections say that their clients take nothing.
+    pub(crate) const fn stuck(&self) -> &Arc<Stuck> {
+        &self.stuck
+    }
+
     /// Told when a stream that follows was opened.
     pub(super) const fn followed(&self) -> &Arc<Notify> {
         &self.followed
@@ -199,18 +220,28 @@ impl Streams {
 
     /// Whether a stream that follows is open.
     pub(super) fn any_follows(&self) -> bool {
-        lock(&self.open).values().any(|entry| entry.place.is_some())
+        lock(&self.open).any_follows()
     }
 
     /// Gives up the streams whose clients take nothing while what they would get next is gone.
     pub(super) fn close_too_slow(&self, patience: Duration, runtime: &Arc<dyn Runtime>) {
         let now = runtime.now();
-        self.close(Close::SlowConsumer, |entry| entry.is_too_slow(now, patience), runtime);
+        let stuck = self.stuck.for_at_least(patience, now);
+        let open = lock(&self.open);
+        let following = stuck.into_iter().filter_map(|connection| open.following(connection).cloned());
+        let mut picked: Vec<Arc<Entry>> = following.collect();
+        drop(open);
+        picked.retain(|entry| entry.is_too_slow(now, patience));
+        self.close_all(picked, Close::SlowConsumer, runtime);
     }
 
+    /// Ends those that `which` picks of all.
     pub(super) fn close(&self, reason: Close, which: impl Fn(&Entry) -> bool, runtime: &Arc<dyn Runtime>) {
-        let picked: Vec<Arc<Entry>> =
-            lock(&self.open).values().filter(|entry| which(entry)).cloned().collect();
+        let picked = lock(&self.open).all().filter(|entry| which(entry)).cloned().collect();
+        self.close_all(picked, reason, runtime);
+    }
+
+    fn close_all(&self, picked: Vec<Arc<Entry>>, reason: Close, runtime: &Arc<dyn Runtime>) {
         if picked.is_empty() {
             return;
         }
@@ -220,7 +251,7 @@ impl Streams {
             sleep_until(&*clock, clock.now() + ABORT_AFTER).await;
             for entry in picked {
                 let Some(Carried { connection, answer }) = &entry.connection else { continue };
-                let open = lock(&streams).contains_key(&entry.id);
+                let open = lock(&streams).contains(&entry.id);
                 // The end of the stream may wait in the connection, or the connection be at its next answer.
                 if open || connection.is_stuck() && connection.answers() == *answer {
                     connection.abort();
@@ -295,7 +326,7 @@ impl Drop for Streams {
 impl Drop for Open {
     fn drop(&mut self) {
         let reason = self.reason();
-        lock(&self.streams).remove(&self.entry.id);
+        lock(&self.streams).remove(&self.entry);
         if let Some((kind, _)) = &self.counted {
             self.metrics.closed(*kind, reason, self.bytes);
         }

@@ -1,6 +1,6 @@
 //! One connection, which can be finished gently or aborted.
 
-use super::io::Observed;
+use super::{Stuck, io::Observed};
 use crate::http_io::HttpIo;
 use crate::{
     rest::Service,
@@ -38,6 +38,8 @@ pub struct Connection {
     abort: AtomicBool,
     /// Since when its socket takes nothing, in nanoseconds of the runtime's clock and one more; 0 while it does.
     blocked_since: AtomicU64,
+    /// It is in here meanwhile.
+    stuck: Arc<Stuck>,
     /// Requests that were begun.
     answers: AtomicU64,
     /// Its client sends no more, which hyper has not read yet.
@@ -54,7 +56,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    pub(super) fn new(runtime: Arc<dyn Runtime>) -> Arc<Self> {
+    pub(super) fn new(runtime: Arc<dyn Runtime>, stuck: Arc<Stuck>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -64,6 +66,7 @@ impl Connection {
             abort: AtomicBool::new(false),
             left: AtomicBool::new(false),
             blocked_since: AtomicU64::new(0),
+            stuck,
             waker: Mutex::new(None),
             upgrade: Mutex::new(None),
         })
@@ -74,7 +77,7 @@ impl Connection {
         *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
     }
 
-    pub(super) const fn id(&self) -> u64 {
+    pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
@@ -116,13 +119,18 @@ impl Connection {
     }
 
     pub(super) fn blocked(&self) {
-        let now = self.runtime.now().as_nanos().saturating_add(1);
+        let now = self.runtime.now();
+        let since = now.as_nanos().saturating_add(1);
         // Who is blocked already stays so since then.
-        self.blocked_since.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst).ok();
+        if self.blocked_since.compare_exchange(0, since, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.stuck.insert(self.id, now);
+        }
     }
 
     pub(super) fn accepted(&self) {
-        self.blocked_since.store(0, Ordering::SeqCst);
+        if self.blocked_since.swap(0, Ordering::SeqCst) != 0 {
+            self.stuck.remove(self.id);
+        }
     }
 
     fn wake(&self) {
@@ -130,6 +138,12 @@ impl Connection {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.accepted();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod connection;
 mod io;
+mod stuck;
 
 use crate::{
     Plane,
@@ -21,6 +22,7 @@ use std::{
 };
 
 pub use connection::Connection;
+pub use stuck::Stuck;
 
 /// After a failed accept (out of descriptors, say) the next one waits this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -110,8 +112,9 @@ impl Server {
 
     /// Serves one connection, in a task of its own.
     pub fn serve(&self, io: Box<dyn Io>) {
-        let runtime = self.service.plane().runtime();
-        let connection = Connection::new(Arc::clone(runtime));
+        let plane = self.service.plane();
+        let runtime = plane.runtime();
+        let connection = Connection::new(Arc::clone(runtime), Arc::clone(plane.streams().stuck()));
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.insert(connection.id(), Arc::clone(&connection));
         drop(connections);
