@@ -201,9 +201,11 @@ fn new_id(runtime: &dyn Runtime) -> String {
 async fn recheck(plane: Weak<Plane>, runtime: Arc<dyn Runtime>) {
     while let Some(plane) = plane.upgrade() {
         let now = plane.runtime.wall_ms();
-        plane.close_streams(Close::Revoked, |stream| {
-            plane.tokens.standing(stream.token(), now) != Standing::Valid
-        });
+        let mut bad = plane.streams.tokens();
+        bad.retain(|token| plane.tokens.standing(token, now) != Standing::Valid);
+        if !bad.is_empty() {
+            plane.close_streams(Close::Revoked, |stream| bad.iter().any(|token| token == stream.token()));
+        }
         let next = runtime.now() + plane.settings.stream_recheck;
         plane.stop_processes_of_revoked();
         plane.purge_tickets();

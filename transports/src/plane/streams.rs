@@ -218,6 +218,11 @@ impl Streams {
         &self.followed
     }
 
+    /// The tokens that have streams open.
+    pub(super) fn tokens(&self) -> Vec<String> {
+        lock(&self.open).tokens().cloned().collect()
+    }
+
     /// Whether a stream that follows is open.
     pub(super) fn any_follows(&self) -> bool {
         lock(&self.open).any_follows()
