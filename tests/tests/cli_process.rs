@@ -291,6 +291,33 @@ fn the_limit_of_a_stream_is_no_end_of_what_is_followed() {
 }
 
 #[test]
+fn no_input_is_lost_at_the_limit_of_a_stream() {
+    cli("no_input_is_lost_at_the_limit_of_a_stream", || {
+        let serving = Serving::start(|command| {
+            command.env("HANGAR_STREAM_MAX_BYTES", "500000");
+            command.env("HANGAR_STREAM_BYTES_PER_SECOND", "1000000000");
+        });
+        let folder = Folder::new();
+        let input = folder.file("input");
+        std::fs::write(&input, numbered(1_000_000)).unwrap();
+        // Every byte comes back, so that the limit is reached again and again.
+        let id = start(&serving, &["--max-log-bytes", "16000000", "cat; echo end; exit 4"]);
+        let attach = Hangar::start_reading(
+            &mut call(&serving, &["attach", "local", &id, "--tail", "all"]),
+            File::open(&input).unwrap(),
+        );
+        let ended = attach.wait();
+        assert!(
+            ended.stdout == numbered(1_000_000) + "end\n",
+            "{} bytes, {}",
+            ended.stdout.len(),
+            ended.stderr
+        );
+        assert_eq!((ended.code, ended.stderr.as_str()), (4, ""));
+    });
+}
+
+#[test]
 fn what_was_lost_meanwhile_is_said() {
     cli("what_was_lost_meanwhile_is_said", || {
         let serving = Serving::start(|_| {});

@@ -53,7 +53,8 @@ const PONG_WITHIN: Duration = Duration::from_secs(45);
 /// How long the client may take to answer a close frame.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a client that was given up for taking nothing may still take the reason.
+/// How long a client that was given up for taking nothing may still take the reason, and one that comes back may still send
+/// what it has.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// The longest message from a client.
@@ -102,6 +103,8 @@ pub(crate) struct Session {
     finished: bool,
     /// It has sent what is no message: what comes now is dropped.
     refused: bool,
+    /// It comes back for more output: what it has sent by then is still input.
+    comes_back: bool,
 }
 
 /// What came, as the library reads it, and what it wants to answer.
@@ -174,6 +177,7 @@ impl Session {
             closing_until: None,
             finished: false,
             refused: false,
+            comes_back: false,
             runtime,
         }
     }
@@ -267,7 +271,8 @@ impl Session {
         if let Some(end) = ServerControl::end(reason, exit) {
             self.outbox.message(Opcode::Text, end.encode().as_bytes());
         }
-        let within = if reason == Close::SlowConsumer { LAST_WORDS } else { CLOSE_WITHIN };
+        self.comes_back = reason == Close::Limit;
+        let within = if self.comes_back || reason == Close::SlowConsumer { LAST_WORDS } else { CLOSE_WITHIN };
         self.closing_until = Some(now + within);
         match reason.row().websocket {
             Some(CloseFrame { code, reason, .. }) => self.outbox.close(code, reason),
@@ -379,7 +384,7 @@ impl Session {
     }
 
     fn handle(&mut self, cx: &Context<'_>, message: Message, now: Time) -> Result<(), Gone> {
-        if self.closing_until.is_some() && !matches!(message, Message::Close(_)) {
+        if self.closing_until.is_some() && !self.comes_back && !matches!(message, Message::Close(_)) {
             return Ok(());
         }
         match message {

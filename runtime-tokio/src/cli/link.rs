@@ -26,6 +26,9 @@ use std::{
 /// The first wait before it is tried again, and the longest; each is twice the one before.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// How long the last of the input may take to reach the server before another connection is made.
+const LEAVE: Duration = Duration::from_secs(30);
+
 /// How long one attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
@@ -67,6 +70,8 @@ pub(super) struct Link {
     lost: Option<Time>,
     /// The loss was said.
     said: bool,
+    /// The stream came to an end of its own, and there is another for the rest.
+    rolls_over: bool,
     /// It was connected once: what is refused before that is refused for good.
     was_ready: bool,
 }
@@ -74,6 +79,8 @@ pub(super) struct Link {
 enum State {
     Connecting(BoxFuture<'static, Result<ProcessSocket, ClientError>>),
     Open(Box<ProcessSocket>),
+    /// The stream has ended and the process has not: what was sent on it arrives before anything else is sent.
+    Leaving(Box<ProcessSocket>, Time, Deadline),
     Waiting(Time, Deadline),
 }
 
@@ -90,15 +97,16 @@ impl Link {
             next,
             lost: None,
             said: false,
+            rolls_over: false,
             was_ready: false,
         }
     }
 
-    /// The socket, while there is one.
+    /// The socket, while there is one that takes input.
     pub(super) fn socket(&mut self) -> Option<&mut ProcessSocket> {
         match &mut self.state {
-            State::Open(socket) => Some(socket),
-            State::Connecting(_) | State::Waiting(..) => None,
+            State::Open(socket) if !self.rolls_over => Some(socket),
+            State::Open(_) | State::Connecting(_) | State::Leaving(..) | State::Waiting(..) => None,
         }
     }
 
@@ -118,6 +126,12 @@ impl Link {
                     Ok(socket) => self.state = State::Open(Box::new(socket)),
                     Err(error) => self.come_back(&error)?,
                 },
+                State::Leaving(socket, until, deadline) => {
+                    if socket.poll_leave(cx).is_pending() {
+                        ready!(deadline.poll(&self.runtime, Some(*until), cx));
+                    }
+                    self.come_back(&ended("limit"))?;
+                }
                 State::Open(socket) => match ready!(socket.poll_next(cx)) {
                     Ok(event) => {
                         if let Some(event) = self.handle(event)? {
@@ -162,9 +176,14 @@ impl Link {
             }
             // The stream's end and not the process's: there is another.
             SocketEvent::End(EndView { reason, .. }) if matches!(&*reason, "limit" | "lifetime") => {
-                self.come_back(&ended(&reason)).map(|()| None)
+                self.rolls_over = true;
+                Ok(None)
             }
             SocketEvent::End(end) => Ok(Some(LinkEvent::End(end))),
+            SocketEvent::Closed { .. } if std::mem::take(&mut self.rolls_over) => {
+                self.leave();
+                Ok(None)
+            }
             SocketEvent::Closed { code: 1008, reason } => {
                 Err(Failure::new(format!("the server closed the connection: {reason}")))
             }
@@ -175,6 +194,15 @@ impl Link {
                 }
                 self.come_back(&error).map(|()| None)
             }
+        }
+    }
+
+    /// Lets what was sent arrive.
+    fn leave(&mut self) {
+        let now = self.runtime.now();
+        match std::mem::replace(&mut self.state, State::Waiting(now, Deadline::default())) {
+            State::Open(socket) => self.state = State::Leaving(socket, now + LEAVE, Deadline::default()),
+            other @ (State::Connecting(_) | State::Leaving(..) | State::Waiting(..)) => self.state = other,
         }
     }
 
@@ -190,6 +218,7 @@ impl Link {
         if !self.was_ready || is_final(error) {
             return Err(Failure::new(error));
         }
+        self.rolls_over = false;
         let now = self.runtime.now();
         let lost = *self.lost.get_or_insert(now);
         if now.since(lost) >= self.target.give_up {

@@ -254,6 +254,16 @@ impl ProcessSocket {
         Poll::Ready(Ok(()))
     }
 
+    /// After [`SocketEvent::Closed`]: sends what waits, and waits for the server to close the connection. Closed from here
+    /// before that it could be reset, and what was sent be lost.
+    pub fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        ready!(self.poll_flush(cx))?;
+        while ready!(self.poll_fill(cx)).is_ok() {
+            self.pipe.came.clear();
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let mut bytes = [0; READ];
         let mut buffer = ReadBuf::new(&mut bytes);
