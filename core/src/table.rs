@@ -75,6 +75,16 @@ impl<T: Clone> Table<T> {
         Ok(())
     }
 
+    /// Holds a place for what is to take that of the process `id` of this owner's: also where all are taken, as long as
+    /// that one has its own.
+    pub fn reserve_for(&mut self, owner: &str, id: &str) -> Result<(), TooMany> {
+        if self.entries.get(id).is_none_or(|entry| entry.ended_bytes.is_some()) {
+            return self.reserve(owner);
+        }
+        *self.reserved.entry(owner.to_owned()).or_default() += 1;
+        Ok(())
+    }
+
     /// Gives a place back that was held.
     pub fn release(&mut self, owner: &str) {
         if let Some(reserved) = self.reserved.get_mut(owner) {
@@ -207,6 +217,11 @@ mod tests {
         assert_eq!((start(&mut table, "01C", "me"), table.running("me")), (Err(TooMany(2)), 2));
         assert_eq!(table.handle_ended("01A", 0), Ended { emptied: vec![], forgotten: vec![] });
         assert_eq!((start(&mut table, "01E", "me"), table.running("me")), (Ok(()), 2));
+        // What takes the place of another is held one of its own meanwhile; of one that has ended there is none to take.
+        assert_eq!((table.reserve_for("me", "01B"), table.running("me")), (Ok(()), 3));
+        table.handle_ended("01B", 0);
+        table.insert("01F".into(), key("me", None), 0);
+        assert_eq!((table.reserve_for("me", "01B"), table.running("me")), (Err(TooMany(2)), 2));
     }
 
     #[test]

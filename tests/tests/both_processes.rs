@@ -21,6 +21,7 @@ on_both! {
     a_hundred_starts_leave_no_zombie
     a_signal_reaches_the_group
     a_restart_is_another_process
+    restarts_at_once_make_one_process
     a_command_that_cannot_start_has_failed
     nobody_else_sees_it
     a_revoked_token_loses_its_processes_and_an_expired_one_does_not
@@ -261,6 +262,30 @@ fn a_restart_is_another_process(on: On) {
     assert_eq!((&second["restarted_from"], &second["name"]), (&first.as_str().into(), &"server".into()));
     assert_eq!(client.show(&first)["status"], "stopped");
     assert_eq!(client.show("server")["id"], second["id"]);
+    client.of("DELETE", "server", "", &json!({}));
+}
+
+fn restarts_at_once_make_one_process(on: On) {
+    let mut options = Options::default();
+    options.settings.background_max_per_token = 1;
+    let server = on.start_with(options);
+    let client = server.client();
+    let request = json!({ "command": "trap '' TERM; while :; do sleep 0.1; done", "name": "server" });
+    let first = client.start(&request);
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let restart = || client.of("POST", "server", "/restart", &json!({})).status;
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(restart)).collect();
+        // Nor is its place given to another.
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(client.post(PROCESSES, &request).status, 429);
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let made = statuses.iter().filter(|status| **status == 201).count();
+    assert_eq!((made, statuses.iter().all(|status| matches!(status, 201 | 409))), (1, true), "{statuses:?}");
+    let listed = client.get(PROCESSES).json();
+    let running =
+        listed["processes"].as_array().unwrap().iter().filter(|one| one["state"] == "running").count();
+    assert_eq!((running, &client.show("server")["restarted_from"]), (1, &first.as_str().into()));
     client.of("DELETE", "server", "", &json!({}));
 }
 

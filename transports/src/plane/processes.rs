@@ -80,6 +80,8 @@ pub struct Background {
     /// Its end was asked for.
     stopped: AtomicBool,
     restarted_from: Option<String>,
+    /// It is being ended and started again.
+    restarting: AtomicBool,
     handle: Arc<Handle>,
     plane: Weak<Plane>,
 }
@@ -97,9 +99,34 @@ impl Reserved {
         Ok(Self { plane: Arc::clone(plane), token: token.to_owned(), filled: false })
     }
 
+    /// The place that a process leaves for what it is started again as.
+    fn for_restart(plane: &Arc<Plane>, background: &Background) -> Result<Self, TooMany> {
+        lock(&plane.processes.table).reserve_for(&background.token, &background.id)?;
+        Ok(Self { plane: Arc::clone(plane), token: background.token.clone(), filled: false })
+    }
+
     fn fill(mut self, id: String, key: Key, background: &Arc<Background>) {
         self.filled = true;
         lock(&self.plane.processes.table).insert(id, key, Arc::clone(background));
+    }
+}
+
+/// A process is started again by one at a time: of two, one would start a second copy.
+struct Restarting(Arc<Background>);
+
+impl Restarting {
+    fn new(background: &Arc<Background>) -> Result<Self, ApiError> {
+        if background.restarting.swap(true, Ordering::SeqCst) {
+            let message = "the process is being restarted already";
+            return Err(ApiError::new(StatusCode::CONFLICT, "restarting", message));
+        }
+        Ok(Self(Arc::clone(background)))
+    }
+}
+
+impl Drop for Restarting {
+    fn drop(&mut self) {
+        self.0.restarting.store(false, Ordering::SeqCst);
     }
 }
 
@@ -333,8 +360,19 @@ impl Plane {
         caller: &Caller,
         sandbox: &str,
         call: StartCall,
-        restarted_from: Option<String>,
     ) -> Result<Arc<Background>, ApiError> {
+        let entry = self.place_for(caller, sandbox, &call)?;
+        let place = Reserved::new(self, caller.token())?;
+        self.start_in(place, caller, entry, call, None).await
+    }
+
+    /// Where the caller's process is to run, if it may.
+    fn place_for(
+        &self,
+        caller: &Caller,
+        sandbox: &str,
+        call: &StartCall,
+    ) -> Result<Arc<sandboxes::Entry>, ApiError> {
         self.recheck(caller)?;
         let entry = self.sandboxes.usable(caller, sandbox)?;
         if self.is_shutting_down() {
@@ -343,8 +381,18 @@ impl Plane {
         if call.tty.is_some() && !entry.sandbox().capabilities().tty {
             return Err(ApiError::bad_field("tty", "unsupported", "tty: this sandbox has no terminals"));
         }
+        Ok(entry)
+    }
+
+    async fn start_in(
+        self: &Arc<Self>,
+        place: Reserved,
+        caller: &Caller,
+        entry: Arc<sandboxes::Entry>,
+        call: StartCall,
+        restarted_from: Option<String>,
+    ) -> Result<Arc<Background>, ApiError> {
         let (plane, token) = (Arc::clone(self), caller.token().to_owned());
-        let place = Reserved::new(self, &token)?;
         // To its end: a process that runs is in the table, also when whoever asked for it has left.
         self.to_its_end(async move {
             let id = plane.new_id();
@@ -359,6 +407,7 @@ impl Plane {
                 finished_at_ms: AtomicI64::new(0),
                 stopped: AtomicBool::new(false),
                 restarted_from,
+                restarting: AtomicBool::new(false),
                 handle,
                 plane: Arc::downgrade(&plane),
             });
@@ -380,19 +429,21 @@ impl Plane {
         background: &Arc<Background>,
     ) -> Result<Arc<Background>, ApiError> {
         let (plane, caller, background) = (Arc::clone(self), caller.clone(), Arc::clone(background));
-        // To its end: who asked may leave between the two halves of it.
         // What would refuse the start refuses before anything is ended.
-        self.recheck(&caller)?;
-        self.sandboxes.usable(&caller, background.sandbox.id())?;
-        if self.is_shutting_down() {
-            return Err(ApiError::shutting_down());
-        }
+        self.place_for(&caller, background.sandbox.id(), &background.call)?;
+        let restarting = Restarting::new(&background)?;
+        let place = Reserved::for_restart(self, &background)?;
+        // To its end: who asked may leave between the two halves of it.
         self.to_its_end(async move {
             background.stop();
             plane.over(&background).await;
             plane.note_end(&background);
-            let (call, sandbox) = (background.call.clone(), background.sandbox.id());
-            plane.start_process(&caller, sandbox, call, Some(background.id.clone())).await
+            // Time has passed.
+            let entry = plane.place_for(&caller, background.sandbox.id(), &background.call)?;
+            let (call, from) = (background.call.clone(), Some(background.id.clone()));
+            let started = plane.start_in(place, &caller, entry, call, from).await;
+            drop(restarting);
+            started
         })
         .await
     }

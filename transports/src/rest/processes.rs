@@ -51,7 +51,7 @@ pub(super) async fn start_v1(mut call: Call<'_>) -> Result<Response<Body>, ApiEr
 async fn start_any(call: &mut Call<'_>) -> Result<Arc<Background>, ApiError> {
     let caller = call.caller(&SCOPES)?;
     let request: StartRequest = call.json(&caller).await?;
-    call.plane.start_process(&caller, &call.reference, request.check()?, None).await
+    call.plane.start_process(&caller, &call.reference, request.check()?).await
 }
 
 fn created(

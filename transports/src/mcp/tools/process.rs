@@ -217,7 +217,7 @@ async fn start(plane: &Arc<Plane>, from: &From, arguments: StartArguments) -> Re
     let call =
         StartRequest { command, argv, name, cwd, env, tty: None, max_log_bytes, stdin: None }.check()?;
     let entry = sandbox(plane, &from.caller, named.as_deref())?;
-    let background = plane.start_process(&from.caller, entry.id(), call, None).await?;
+    let background = plane.start_process(&from.caller, entry.id(), call).await?;
     Ok(view(&background).into())
 }
 
