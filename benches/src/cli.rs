@@ -28,8 +28,8 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
     /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
-    /// tokio-attached-raised, tokio-followed, tokio-unstreamed, smol, smol-raised, smol-attached,
-    /// smol-attached-raised, smol-followed [default: all]
+    /// tokio-attached-raised, tokio-followed, tokio-mcp, tokio-mcp-raised, tokio-unstreamed, and the same of smol
+    /// [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub rows: Vec<String>,
     /// Only these measurements [default: all]

@@ -32,6 +32,10 @@ pub enum Row {
     RaisedAttached(Runtime),
     /// A background process of a server as it comes, followed by Server-Sent Events.
     Followed(Runtime),
+    /// The MCP tool `exec` of a server as it comes, streamed.
+    Mcp(Runtime),
+    /// The same without pacing and without a cap.
+    RaisedMcp(Runtime),
     /// `exec`, the output at the end.
     Unstreamed(Runtime),
 }
@@ -52,6 +56,10 @@ impl Row {
             Self::RaisedAttached(Runtime::Smol) => "smol-attached-raised",
             Self::Followed(Runtime::Tokio) => "tokio-followed",
             Self::Followed(Runtime::Smol) => "smol-followed",
+            Self::Mcp(Runtime::Tokio) => "tokio-mcp",
+            Self::Mcp(Runtime::Smol) => "smol-mcp",
+            Self::RaisedMcp(Runtime::Tokio) => "tokio-mcp-raised",
+            Self::RaisedMcp(Runtime::Smol) => "smol-mcp-raised",
             Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
             Self::Unstreamed(Runtime::Smol) => "smol-unstreamed",
         }
@@ -72,6 +80,10 @@ impl Row {
             Self::RaisedAttached(Runtime::Smol) => "start, attach WebSocket, smol, raised pacing",
             Self::Followed(Runtime::Tokio) => "start, follow SSE, tokio",
             Self::Followed(Runtime::Smol) => "start, follow SSE, smol",
+            Self::Mcp(Runtime::Tokio) => "MCP exec, streamed, tokio",
+            Self::Mcp(Runtime::Smol) => "MCP exec, streamed, smol",
+            Self::RaisedMcp(Runtime::Tokio) => "MCP exec, streamed, tokio, raised pacing",
+            Self::RaisedMcp(Runtime::Smol) => "MCP exec, streamed, smol, raised pacing",
             Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
             Self::Unstreamed(Runtime::Smol) => "exec, unstreamed, smol",
         }
@@ -84,8 +96,11 @@ impl Row {
             Self::Stream(runtime)
             | Self::Attached(runtime)
             | Self::Followed(runtime)
+            | Self::Mcp(runtime)
             | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
-            Self::Raised(runtime) | Self::RaisedAttached(runtime) => Some((runtime, Setup::Raised)),
+            Self::Raised(runtime) | Self::RaisedAttached(runtime) | Self::RaisedMcp(runtime) => {
+                Some((runtime, Setup::Raised))
+            }
         }
     }
 
@@ -154,6 +169,7 @@ impl Stand {
                 Process::start(server()?, command, Some(MAX_LOG_BYTES))?.attach(timeout_s)
             }
             Row::Followed(_) => Process::start(server()?, command, None)?.follow(timeout_s),
+            Row::Mcp(_) | Row::RaisedMcp(_) => Source::mcp(server()?, command, timeout_s),
             Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
         }
     }

@@ -169,6 +169,32 @@ impl Server {
         )
     }
 
+    /// The request that runs `command` in the sandbox by the MCP tool `exec`, streamed.
+    pub fn mcp_request(&self, command: &str, timeout_s: u64) -> String {
+        let arguments = serde_json::json!({
+            "command": command, "timeout": timeout_s, "stream": true,
+            "env": { "HOME": self.home.to_string_lossy() },
+        });
+        let meta = serde_json::json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "progressToken": 0,
+        });
+        let body = serde_json::json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": "exec", "arguments": arguments, "_meta": meta },
+        })
+        .to_string();
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
+             Mcp-Method: tools/call\r\nMcp-Name: exec\r\nContent-Length: {}\r\n\r\n{body}",
+            self.service.address(),
+            self.token,
+            body.len()
+        )
+    }
+
     /// The request that starts `command` as a background process.
     pub fn start_request(&self, command: &str, log_bytes: Option<u64>) -> String {
         let environment = serde_json::json!({ "HOME": self.home.to_string_lossy() });

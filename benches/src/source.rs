@@ -104,6 +104,13 @@ impl Source {
         Self::socket(connect(server.service().address())?, &request, decoder, timeout_s)
     }
 
+    /// Runs `command` by the MCP tool `exec`, streamed.
+    pub fn mcp(server: &Server, command: &str, timeout_s: u64) -> Result<Self> {
+        let request = server.mcp_request(command, timeout_s);
+        let decoder = Decoder::Http(Box::new(Response::messages()));
+        Self::socket(connect(server.service().address())?, &request, decoder, timeout_s)
+    }
+
     /// Reads the events that `request` is answered with.
     pub fn events(socket: TcpStream, request: &str, timeout_s: u64) -> Result<Self> {
         Self::socket(socket, request, Decoder::Http(Box::new(Response::events())), timeout_s)

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 11] = [
+pub const ROWS: [Row; 13] = [
     Row::Pipe,
     Row::Relay,
     Row::Stream(Runtime::Tokio),
@@ -24,6 +24,8 @@ pub const ROWS: [Row; 11] = [
     Row::Attached(Runtime::Smol),
     Row::Followed(Runtime::Tokio),
     Row::Followed(Runtime::Smol),
+    Row::Mcp(Runtime::Tokio),
+    Row::Mcp(Runtime::Smol),
     Row::Unstreamed(Runtime::Tokio),
 ];
 

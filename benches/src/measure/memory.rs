@@ -14,11 +14,13 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 4] = [
+pub const ROWS: [Row; 6] = [
     Row::Stream(Runtime::Tokio),
     Row::Stream(Runtime::Smol),
     Row::Attached(Runtime::Tokio),
     Row::Attached(Runtime::Smol),
+    Row::Mcp(Runtime::Tokio),
+    Row::Mcp(Runtime::Smol),
 ];
 
 /// Streams opened and closed before anything is measured.

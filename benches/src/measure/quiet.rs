@@ -61,7 +61,11 @@ impl<'a> Quiet<'a> {
     fn open_one(&mut self, number: u32) -> Result<Source> {
         let turn = number as usize % self.processes.len().max(1);
         let Some(process) = self.processes.get_mut(turn) else {
-            return Source::stream(self.server, COMMAND, TIMEOUT_S);
+            return if matches!(self.row, Row::Mcp(_)) {
+                Source::mcp(self.server, COMMAND, TIMEOUT_S)
+            } else {
+                Source::stream(self.server, COMMAND, TIMEOUT_S)
+            };
         };
         if matches!(self.row, Row::Followed(_)) {
             process.follow(TIMEOUT_S)

@@ -17,7 +17,14 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 4] = [Row::Pipe, Row::Relay, Row::Raised(Runtime::Tokio), Row::Raised(Runtime::Smol)];
+pub const ROWS: [Row; 6] = [
+    Row::Pipe,
+    Row::Relay,
+    Row::Raised(Runtime::Tokio),
+    Row::Raised(Runtime::Smol),
+    Row::RaisedMcp(Runtime::Tokio),
+    Row::RaisedMcp(Runtime::Smol),
+];
 
 /// The rows that carry no more than a process can keep, and their relay, which carries the same: in a shorter run the
 /// command's start has a larger share.

@@ -149,8 +149,8 @@ mod tests {
         let met: Vec<_> = report.targets.iter().map(|target| (target.what.as_str(), target.met)).collect();
         let expected = [
             ("tokio: first line p50, pipe + 3 ms", true),
-            ("tokio: delay p50, relay + 0.1 ms", true),
-            ("tokio: delay p95, 1.5 x relay + 0.3 ms", false),
+            ("tokio: delay p50, relay + 0.10 ms", true),
+            ("tokio: delay p95, 1.5 x relay + 0.30 ms", false),
             ("smol: first line p50, pipe + 3 ms", false),
             ("smol: delay p50, relay + 0.35 ms", true),
         ];

@@ -3,6 +3,7 @@
 
 pub mod chunked;
 pub mod json_text;
+pub mod mcp;
 pub mod response;
 pub mod socket;
 pub mod sse;

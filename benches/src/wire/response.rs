@@ -5,6 +5,7 @@ use memchr::memmem;
 use super::{
     Sink,
     chunked::Chunked,
+    mcp::Messages,
     sse::{Events, ExecResult},
 };
 use crate::Result;
@@ -36,6 +37,7 @@ enum Framing {
 #[derive(Debug)]
 enum Content {
     Events(Box<Events>),
+    Messages(Box<Messages>),
     Json { body: Vec<u8>, result: Option<ExecResult> },
 }
 
@@ -43,6 +45,11 @@ impl Response {
     /// An answer to `exec/stream`.
     pub fn events() -> Self {
         Self::new(Content::Events(Box::default()))
+    }
+
+    /// An answer to an MCP call.
+    pub fn messages() -> Self {
+        Self::new(Content::Messages(Box::default()))
     }
 
     /// An answer to `exec`.
@@ -73,6 +80,7 @@ impl Response {
     pub const fn result(&self) -> Option<&ExecResult> {
         match &self.content {
             Content::Events(events) => events.result(),
+            Content::Messages(messages) => messages.result(),
             Content::Json { result, .. } => result.as_ref(),
         }
     }
@@ -94,6 +102,7 @@ impl Response {
             (Content::Events(events), _, None) => {
                 Err(format!("the stream ended without a result; stderr so far: {:?}", events.stderr()).into())
             }
+            (Content::Messages(_), _, None) => Err("the stream ended without a result".into()),
             (Content::Json { body, .. }, Some(status), None) => {
                 Err(format!("no result, but {status}: {}", String::from_utf8_lossy(body)).into())
             }
@@ -144,6 +153,7 @@ impl Content {
     fn feed(&mut self, at_ns: u64, bytes: &[u8], sink: &mut impl Sink) -> Result<()> {
         match self {
             Self::Events(events) => events.feed(at_ns, bytes, sink),
+            Self::Messages(messages) => messages.feed(at_ns, bytes, sink),
             Self::Json { body, .. } if body.len() + bytes.len() > MAX_JSON => Err("an endless answer".into()),
             Self::Json { body, .. } => {
                 body.extend_from_slice(bytes);
