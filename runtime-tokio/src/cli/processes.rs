@@ -149,7 +149,7 @@ pub(super) struct Start {
     /// The command, as one argument: it is run by `bash -lc`
     #[arg(value_name = "CMD", value_parser = super::command)]
     command: String,
-    /// A name to find it by, beside its id: lower-case letters, digits and hyphens
+    /// A name to find it by, beside its id: lower-case letters, digits, and `-`, `_` or `.` after the first
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The directory to run it in
