@@ -54,13 +54,17 @@ impl Tail {
         self.bytes.into()
     }
 
+    /// Bytes at the beginning that [`into_text`](Self::into_text) may leave out: the rest of a character that was cut.
+    pub fn cut(&self) -> usize {
+        let rest = |bytes: &u8| matches!(bytes, 0x80..=0xBF);
+        if self.truncated { self.bytes.iter().take(3).take_while(|byte| rest(byte)).count() } else { 0 }
+    }
+
     /// What is kept as text. Where its beginning is gone it starts at a character, not inside one; what is not UTF-8
     /// becomes U+FFFD.
     pub fn into_text(self) -> String {
-        let cut = self.truncated;
+        let start = self.cut();
         let bytes = self.into_bytes();
-        let start =
-            if cut { bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count() } else { 0 };
         match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => String::from_utf8_lossy(&error.as_bytes()[start..]).into_owned(),

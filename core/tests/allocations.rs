@@ -1,13 +1,20 @@
 //! In the steady state a message costs no allocation: from the bytes that were read to the bytes that are sent.
 
 use allocation_counter::measure;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use hangar_core::{
     Time,
     exec::{self, Encoding, Exec, Streaming},
     log::{Channel, FRAME_MAX, Item, Log, Reader, Retention},
     process::{self, Process},
-    wire::sse,
+    text::Text,
+    wire::{
+        mcp::{
+            message::Id,
+            response::{Answering, Framing},
+        },
+        sse,
+    },
 };
 
 const MESSAGES: usize = 10_000;
@@ -48,6 +55,33 @@ fn a_streamed_line_costs_none() {
     assert_eq!(stream(Encoding::Text, "cut \u{20ac} \"quoted\" \\ \u{1}\n".as_bytes()), 0);
     assert_eq!(stream(Encoding::Text, b"\xff\xe2\x82 not text\n"), 0);
     assert_eq!(stream(Encoding::Base64, b"a line of output, as a build prints one\n"), 0);
+}
+
+/// The same output as progress of an MCP call.
+fn progress(encoding: Encoding, line: &'static [u8]) -> u64 {
+    let token = Id::Text("progress".into());
+    let mut answering = Answering::new(Id::Text("call".into()), Some(&token), Framing::Events, Time::ZERO);
+    let mut out = BytesMut::new();
+    let text = Text::from(Bytes::from_static(line));
+    let mut round = |messages: usize| {
+        for at in 0..messages {
+            let now = Time::from_nanos(at as u64);
+            assert!(match encoding {
+                Encoding::Text => answering.output(&text, now, &mut out),
+                Encoding::Base64 => answering.output_base64(&text, now, &mut out),
+            });
+            out.clear();
+        }
+    };
+    round(10);
+    measure(|| round(MESSAGES)).count_total
+}
+
+#[test]
+fn a_line_as_progress_costs_none() {
+    assert_eq!(progress(Encoding::Text, b"a line of output, as a build prints one\n"), 0);
+    assert_eq!(progress(Encoding::Text, b"\xff \"quoted\" \\ \x01\n"), 0);
+    assert_eq!(progress(Encoding::Base64, b"a line of output, as a build prints one\n"), 0);
 }
 
 #[test]

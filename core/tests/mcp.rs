@@ -7,7 +7,7 @@ use hangar_core::{
     text::Text,
     wire::mcp::{
         message::{Id, RpcError, code},
-        request::{Head, Header, LogLevel, Refusal, Verdict, accept, accept_line},
+        request::{Head, Header, LogLevel, Refusal, Verdict, accept, accept_line, decoded, encoded},
         response::{Answering, Framing, HEARTBEAT, Progress},
         types::{Cache, Implementation, ToolResult, cacheable, complete},
     },
@@ -123,7 +123,7 @@ fn what_is_no_message_is_refused() {
         (with("\"id\":1", "\"id\":1,\"id\":2"), 400, code::INVALID_REQUEST, None),
         (with("\"tools/call\"", "7"), 400, code::INVALID_REQUEST, number(1)),
         (with("\"method\":\"tools/call\",", ""), 400, code::INVALID_REQUEST, number(1)),
-        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(), 400, code::INVALID_REQUEST, number(1)),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned(), 400, code::INVALID_REQUEST, None),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#.to_owned(),
             400,
@@ -153,13 +153,70 @@ fn ids_come_back_as_they_were() {
 }
 
 #[test]
-fn a_notification_is_taken_whatever_its_headers() {
+fn a_notification_is_taken_unless_its_headers_contradict_it() {
     let bare = Head { version: Header::Missing, method: Header::Missing, name: Header::Twice, ..head() };
     let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
-    let Verdict::Notification { method, params } = accept(&bare, body.as_bytes(), &OFFERS) else {
-        panic!("a notification")
+    for head in [
+        bare.clone(),
+        Head { method: Header::Once(b"notifications/cancelled"), ..bare.clone() },
+        Head { version: Header::Once(b"2026-07-28"), ..bare.clone() },
+    ] {
+        let Verdict::Notification { method, params } = accept(&head, body.as_bytes(), &OFFERS) else {
+            panic!("a notification")
+        };
+        assert_eq!(
+            (method.as_str(), params.unwrap().get()),
+            ("notifications/cancelled", r#"{"requestId":7}"#)
+        );
+    }
+    for head in [
+        Head { method: Header::Once(b"tools/call"), ..bare.clone() },
+        Head { version: Header::Twice, ..bare.clone() },
+    ] {
+        assert_eq!(refused(&head, body), (400, code::HEADER_MISMATCH, None));
+    }
+}
+
+#[test]
+fn what_is_no_request_is_not_answered_over_lines() {
+    let answerable = |line: &str| match accept_line(line.as_bytes(), &OFFERS) {
+        Verdict::Refused(refusal) => refusal.answerable,
+        other @ (Verdict::Call(_) | Verdict::Notification { .. }) => panic!("{line}: {other:?}"),
     };
-    assert_eq!((method.as_str(), params.unwrap().get()), ("notifications/cancelled", r#"{"requestId":7}"#));
+    for line in [
+        r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":null}"#,
+        r#"{"jsonrpc":"1.0","method":"notifications/cancelled"}"#,
+        r#"{"jsonrpc":"2.0","method":7}"#,
+    ] {
+        assert!(!answerable(line), "{line}");
+    }
+    for line in
+        ["nonsense", "[]", "{}", r#"{"jsonrpc":"2.0","id":7}"#, r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#]
+    {
+        assert!(answerable(line), "{line}");
+    }
+}
+
+#[test]
+fn a_name_goes_into_a_header_and_comes_back() {
+    for (name, plain) in [
+        ("exec", true),
+        ("a b", true),
+        ("", true),
+        (" a", false),
+        ("é", false),
+        ("=?base64?x?=", false),
+        ("a\n", false),
+    ] {
+        let header = encoded(name);
+        assert_eq!(header == name, plain, "{name:?}");
+        assert!(header.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        assert_eq!(decoded(header.as_bytes()).as_deref(), Some(name.as_bytes()));
+    }
+    let Verdict::Call(call) = accept(&head(), body().as_bytes(), &OFFERS) else { panic!("a call") };
+    assert_eq!(call.mcp_name().as_deref(), Some("exec"));
 }
 
 #[test]
@@ -170,6 +227,7 @@ fn every_request_says_its_revision_and_what_its_client_can() {
         (String::new(), "params._meta"),
         ("null".to_owned(), "params._meta"),
         ("[]".to_owned(), "params._meta"),
+        (r#"["2026-07-28",{},null,7]"#.to_owned(), "params._meta"),
         ("{}".to_owned(), "protocolVersion"),
         (format!("{{{version}:1,{capabilities}:{{}}}}"), "protocolVersion"),
         (format!("{{{version}:\"2026-07-28\"}}"), "clientCapabilities"),
@@ -181,10 +239,18 @@ fn every_request_says_its_revision_and_what_its_client_can() {
         let with = if meta.is_empty() { String::new() } else { format!(",\"_meta\":{meta}") };
         let body = body().replace(&format!(",\"_meta\":{META}"), &with);
         let Verdict::Refused(refusal) = accept(&head(), body.as_bytes(), &OFFERS) else { panic!("{body}") };
-        let Refusal { status, id, error } = *refusal;
+        let Refusal { status, id, error, .. } = *refusal;
         assert_eq!((status, error.code, id), (400, code::INVALID_PARAMS, number(1)), "{body}");
         assert!(error.message.contains(field), "{meta}: {}", error.message);
     }
+    // A revision that is not known may have another shape; who asks to begin is told which one is spoken.
+    let other = body().replace(META, r#"{"io.modelcontextprotocol/protocolVersion":"2031-01-01"}"#);
+    let newer = Head { version: Header::Once(b"2031-01-01"), ..head() };
+    assert_eq!(refused(&newer, &other), (400, code::UNSUPPORTED_VERSION, number(1)));
+    let begin = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
+    let Verdict::Refused(refusal) = accept(&head(), begin.as_bytes(), &OFFERS) else { panic!("refused") };
+    assert!(refusal.error.message.ends_with("this server speaks the revision 2026-07-28 only"));
+    assert_eq!(refusal.error.data, Some(json!({ "supported": ["2026-07-28"] })));
     // Before the headers, the revision and the method are looked at.
     let other = Head { version: Header::Once(b"1999-01-01"), ..head() };
     let none = r#"{"jsonrpc":"2.0","id":"a","method":"nonsense"}"#;
@@ -340,6 +406,13 @@ fn progress_of_another_kind_grows_too() {
         assert!(!answering.progress(&at(bad), now, &mut out));
     }
     assert!(written(&mut out).ends_with("\"progress\":50.5,\"total\":100,\"message\":\"half\\n\"}}\n"));
+    // Output counts on from there.
+    assert!(answering.output(&text("ab"), now, &mut out));
+    assert!(written(&mut out).contains("\"progress\":52.5,"));
+    let mut answering =
+        Answering::new(Id::Number(1.into()), Some(&Id::Text("t".into())), Framing::Lines, now);
+    assert!(answering.progress(&at(-20.0), now, &mut out) && answering.progress(&at(-10.0), now, &mut out));
+    out.clear();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use hangar_tests::{
     mcp::{request, result},
-    real::{Folder, Mark, Serving, cli, hangar, wait_until},
+    real::{Folder, Gate, Mark, Serving, cli, hangar, wait_until},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -73,13 +73,13 @@ impl Drop for Session {
 fn calls_are_answered_at_once_and_in_their_own_time() {
     cli("calls_are_answered_at_once_and_in_their_own_time", || {
         let (mut session, mark) = (Session::start(|_| {}), Mark::new());
-        session.exec(&json!("slow"), "echo a; sleep 0.5; echo b", &mark, Some(&json!(0)));
+        let gate = Gate::new();
+        session.exec(&json!("slow"), &format!("echo a; {}; echo b", gate.wait()), &mark, Some(&json!(0)));
         session.exec(&json!(7), "echo quick", &mark, None);
         session.say("");
-        let mut heard = Vec::new();
-        for _ in 0..4 {
-            heard.push(session.hear().unwrap());
-        }
+        let mut heard = vec![session.hear().unwrap(), session.hear().unwrap()];
+        gate.open();
+        heard.extend([session.hear().unwrap(), session.hear().unwrap()]);
         let ids: Vec<&Value> =
             heard.iter().map(|message| &message["id"]).filter(|id| !id.is_null()).collect();
         assert_eq!(ids, [&json!(7), &json!("slow")], "{heard:?}");
@@ -107,9 +107,11 @@ fn what_is_no_call_is_told_and_the_next_one_is_answered() {
             assert_eq!((&said["error"]["code"], &said["id"]), (&json!(code), &id), "{said}");
         }
         // An id that is in use names no second call.
-        session.exec(&json!(5), "sleep 0.3", &mark, None);
+        let gate = Gate::new();
+        session.exec(&json!(5), &gate.wait(), &mark, None);
         session.exec(&json!(5), "echo other", &mark, None);
         assert_eq!(session.hear().unwrap()["error"]["code"], -32600);
+        gate.open();
         assert_eq!(result(&session.hear().unwrap())["stdout"], "");
         session.say(&list);
         assert_eq!(session.hear().unwrap()["result"]["tools"].as_array().unwrap().len(), 3);
@@ -172,6 +174,50 @@ fn whatever_ends_it_ends_what_it_started() {
             assert_eq!(session.ended(), code, "{end}");
             mark.wait_until_gone();
         }
+    });
+}
+
+/// As the clients of others do it: the input is closed, a signal comes 2 s later.
+#[test]
+fn what_ignores_its_end_is_killed_while_its_client_waits() {
+    cli("what_ignores_its_end_is_killed_while_its_client_waits", || {
+        let (mut session, mark) = (Session::start(|_| {}), Mark::new());
+        let command = "trap '' TERM; echo in; while :; do sleep 0.1; done";
+        session.exec(&json!(1), command, &mark, Some(&json!(0)));
+        assert_eq!(session.hear().unwrap()["params"]["message"], "in\n");
+        session.input = None;
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        session.signal(Signal::TERM);
+        assert_eq!(session.ended(), Some(0));
+        assert!(mark.living().is_empty(), "{:?}", mark.living());
+    });
+}
+
+#[test]
+fn what_prints_without_end_does_not_keep_it() {
+    cli("what_prints_without_end_does_not_keep_it", || {
+        let mut session = Session::start(|command| {
+            command.env("HANGAR_STREAM_BYTES_PER_SECOND", "100000000000");
+            command.env("HANGAR_STREAM_MAX_BYTES", "100000000000");
+        });
+        let mark = Mark::new();
+        for id in 1..=4 {
+            session.exec(&json!(id), "exec yes", &mark, Some(&json!(id)));
+        }
+        session.hear().unwrap();
+        session.input = None;
+        // What comes is read, for as long as anything does.
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let output = &mut session.output;
+            scope.spawn(move || {
+                std::io::copy(output, &mut std::io::sink()).unwrap();
+                done.send(()).unwrap();
+            });
+            ended.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        });
+        assert_eq!(session.ended(), Some(0));
+        mark.wait_until_gone();
     });
 }
 

@@ -23,6 +23,7 @@ struct Parts {
     message: String,
     field: Option<String>,
     scope: Option<&'static str>,
+    missing: Option<&'static str>,
     header: Option<(HeaderName, HeaderValue)>,
 }
 
@@ -50,6 +51,7 @@ impl ApiError {
             message: message.into(),
             field: None,
             scope: None,
+            missing: None,
             header: None,
         }))
     }
@@ -79,8 +81,10 @@ impl ApiError {
     }
 
     /// 404: there is no such thing, or it is another's.
-    pub fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("no such {what}"))
+    pub fn not_found(what: &'static str) -> Self {
+        let mut error = Self::new(StatusCode::NOT_FOUND, "not_found", format!("no such {what}"));
+        error.0.missing = Some(what);
+        error
     }
 
     /// 405, with the methods that there are.
@@ -143,6 +147,11 @@ impl ApiError {
         let inner = Inner { code, message, field: field.as_deref(), scope: *scope };
         // Strings only: this cannot fail.
         serde_json::to_value(Envelope { error: inner }).unwrap_or_default()
+    }
+
+    /// What is not there, where that is why.
+    pub fn missing(&self) -> Option<&'static str> {
+        self.0.missing
     }
 
     /// The answer.

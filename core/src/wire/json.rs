@@ -1,7 +1,9 @@
-//! The one piece of JSON that is written for every message: a string of output, straight into the message's buffer.
+//! The one piece of JSON that is written for every message: a string of output, as text or as base64, straight into the message's buffer.
 //!
 //! Everything else goes through serde.
 
+use crate::text::Text;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::{BufMut, BytesMut};
 
 /// Appends `text` as the inside of a JSON string: quotes, backslashes and control characters are escaped (RFC 8259,
@@ -32,6 +34,23 @@ pub fn escape_into(text: &str, out: &mut BytesMut) {
         out.put_slice(escape);
     }
     out.put_slice(&bytes[done..]);
+}
+
+/// Appends output as base64, which needs no escape: in place, without a copy of it in between.
+pub fn base64_into(text: &Text, out: &mut BytesMut) {
+    let [head, body] = text.bytes();
+    let joined;
+    let bytes = if head.is_empty() {
+        body
+    } else {
+        joined = [head, body].concat();
+        &joined
+    };
+    let start = out.len();
+    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    // The space is exactly what standard base64 needs, so this cannot fail; nothing is left if it did.
+    let written = BASE64_STANDARD.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
+    out.truncate(start + written);
 }
 
 const fn is_special(byte: u8) -> bool {

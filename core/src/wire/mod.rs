@@ -1,4 +1,5 @@
-//! Bytes to typed messages and back: pure functions, and decoders with nothing but their own partial input.
+//! Bytes to typed messages and back: pure functions, decoders with nothing but their own partial input, and writers of a
+//! sequence of messages ([`mcp::response`]), to which times are arguments.
 
 pub mod json;
 pub mod mcp;

@@ -34,7 +34,6 @@ pub(super) struct Mcp {
 
 impl Mcp {
     pub(super) fn main(self) -> Result<u8, Failure> {
-        reaper::become_subreaper().map_err(Failure::new)?;
         let threads = Threads::new().map_err(Failure::new)?;
         let tokio = threads.runtime();
         let signals = StopSignals::listen(&tokio).map_err(Failure::new)?;
@@ -64,27 +63,50 @@ impl Mcp {
         let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
         let serving = stdio::serve(handler, Caller::owner(), Arc::clone(&runtime), input, output);
         let (mut serving, mut stop) = (pin!(serving), pin!(signals.next()));
-        let code = poll_fn(|cx| match (serving.as_mut().poll(cx), stop.as_mut().poll(cx)) {
-            (Poll::Ready(served), _) => Poll::Ready(served.map(|()| 0).map_err(Failure::new)),
-            (Poll::Pending, Poll::Ready(stop)) => Poll::Ready(Ok(stop.exit_code())),
+        let ended = poll_fn(|cx| match (serving.as_mut().poll(cx), stop.as_mut().poll(cx)) {
+            (Poll::Ready(served), _) => Poll::Ready(Ok(served)),
+            (Poll::Pending, Poll::Ready(stop)) => Poll::Ready(Err(stop)),
             (Poll::Pending, Poll::Pending) => Poll::Pending,
         })
         .await;
-        if let Some(plane) = plane {
-            // What was started here ends here.
-            plane.drain_now().await;
+        let Some(plane) = plane else { return ended.map_or_else(|stop| Ok(stop.exit_code()), over) };
+        // What was started here ends here. A client that sends a signal waits no longer for that.
+        let mut drained = pin!(plane.drain_now());
+        match ended {
+            Err(stop) => {
+                plane.kill_now();
+                drained.await;
+                Ok(stop.exit_code())
+            }
+            Ok(served) => {
+                let in_time = poll_fn(|cx| match drained.as_mut().poll(cx) {
+                    Poll::Ready(_) => Poll::Ready(true),
+                    Poll::Pending => stop.as_mut().poll(cx).map(|_| false),
+                });
+                if !in_time.await {
+                    plane.kill_now();
+                    drained.await;
+                }
+                over(served)
+            }
         }
-        code
     }
+}
+
+fn over(served: std::io::Result<()>) -> Result<u8, Failure> {
+    served.map(|()| 0).map_err(Failure::new)
 }
 
 /// A plane of this process alone, whose one sandbox is the directory that it was started in.
 fn here(runtime: &Arc<dyn Runtime>) -> Result<Arc<Plane>, Failure> {
+    reaper::become_subreaper().map_err(Failure::new)?;
     let tokens = Tokens::load(None, None).map_err(Failure::new)?;
     let settings = Settings::from_variables(|name| std::env::var(name).ok()).map_err(Failure::usage)?;
     let plane = Plane::new(Arc::clone(runtime), settings, tokens);
     runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(runtime))));
     let directory = std::env::current_dir().map_err(Failure::new)?;
-    Local::new(Arc::clone(runtime), None).offer_in(&plane, &directory).map_err(Failure::new)?;
+    let local = Local::new(Arc::clone(runtime), None);
+    local.offer_in(&plane, &directory).map_err(Failure::new)?;
+    plane.sandboxes().set_factory(Arc::new(local));
     Ok(plane)
 }

@@ -26,7 +26,7 @@ use hangar_core::wire::mcp::{
 use hangar_smol::{SmolRuntime, signals::StopSignals};
 use hangar_transports::{
     Plane, Settings,
-    mcp::{From, Handler, Outcome, Reply},
+    mcp::{Handler, Outcome, Reply, RequestContext},
     plane::tokens::Tokens,
     rest::{Guard, Service},
     server::Server,
@@ -71,7 +71,7 @@ struct Fixture {
 }
 
 impl Handler for Fixture {
-    fn offers(&self) -> Offers {
+    fn offers(&self) -> Offers<'_> {
         Offers {
             methods: &[
                 "server/discover",
@@ -87,13 +87,13 @@ impl Handler for Fixture {
         }
     }
 
-    fn call(&self, _from: From, call: Call) -> BoxFuture<'_, Reply> {
+    fn call<'a>(&'a self, _context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             match call.method.as_str() {
-                "tools/call" => tools::call(self, &call),
-                "prompts/get" => Reply::Now(prompts::get(self, &call)),
-                "resources/read" => Reply::Now(resources::read(&call)),
-                _ => Reply::Now(listed(&call)),
+                "tools/call" => tools::call(self, call),
+                "prompts/get" => Reply::Now(prompts::get(call)),
+                "resources/read" => Reply::Now(resources::read(call)),
+                _ => Reply::Now(listed(call)),
             }
         })
     }

@@ -1,6 +1,6 @@
 //! Prompts.
 
-use super::{Fixture, PIXEL, SERVER, inputs, text};
+use super::{PIXEL, SERVER, inputs, text};
 use hangar_core::wire::mcp::{message::RpcError, request::Call, types::complete};
 use hangar_transports::mcp::Outcome;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub(super) fn list() -> Value {
     ])
 }
 
-pub(super) fn get(_fixture: &Fixture, call: &Call) -> Outcome {
+pub(super) fn get(call: &Call) -> Outcome {
     let GetPrompt { name, arguments, input_responses } = call.params()?;
     let argument = |name: &str| {
         let value = arguments.get(name).and_then(Value::as_str);

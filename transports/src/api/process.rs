@@ -18,6 +18,9 @@ use hangar_core::{
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+/// Seconds that a call may wait for output.
+pub(crate) const MAX_WAIT: f64 = 600.0;
+
 /// A process to start.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,17 +1,23 @@
 //! The MCP calls of one client, answered by a server: what stands between a program that speaks over lines and one that
 //! listens on HTTP.
 
-use super::{Client, ClientError, MAX_EVENT};
-use crate::mcp::{From, Handler, Outcome, Reply, Step, Work, plane::METHODS};
-use hangar_backends::runtime::BoxFuture;
-use hangar_core::wire::{
-    mcp::{
-        REVISION,
-        message::{RpcError, code},
-        request::{Call, Offers},
-        response::Progress,
+use super::{Client, ClientError, MAX_EVENT, socket::SILENCE};
+use crate::mcp::{Handler, Outcome, Reply, RequestContext, Step, Work, plane::METHODS};
+use hangar_backends::{
+    Runtime,
+    runtime::{BoxFuture, Deadline, until},
+};
+use hangar_core::{
+    Time,
+    wire::{
+        mcp::{
+            REVISION,
+            message::{Id, RpcError, code},
+            request::{Call, Offers},
+            response::Progress,
+        },
+        sse::Decoder,
     },
-    sse::Decoder,
 };
 use http_body_util::{BodyExt, Limited};
 use hyper::{
@@ -22,9 +28,15 @@ use hyper::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use std::{
+    io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
+
+/// A server that answers in one piece may take this long: as a sandbox that is destroyed does.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Answers calls by asking a server.
 #[derive(Clone)]
@@ -36,7 +48,7 @@ pub struct RemoteHandler {
 #[derive(Serialize)]
 struct Forwarded<'a> {
     jsonrpc: &'static str,
-    id: &'a hangar_core::wire::mcp::message::Id,
+    id: &'a Id,
     method: &'a str,
     params: &'a RawValue,
 }
@@ -52,13 +64,6 @@ struct Message {
     result: Option<Map<String, Value>>,
     #[serde(default)]
     error: Option<RpcError>,
-}
-
-/// The parameters by which a request is named in a header.
-#[derive(Deserialize)]
-struct Named {
-    name: Option<String>,
-    uri: Option<String>,
 }
 
 impl RemoteHandler {
@@ -78,13 +83,15 @@ impl RemoteHandler {
             .header(ACCEPT, "application/json, text/event-stream")
             .header("mcp-protocol-version", REVISION)
             .header("mcp-method", &call.method);
-        if let Some(name) = name(call) {
+        if let Some(name) = call.mcp_name() {
             request = request.header("mcp-name", name);
         }
-        let response = self.client.send(request, Some(body)).await?;
+        let runtime = Arc::clone(&self.client.runtime);
+        let answered =
+            until(&*runtime, runtime.now() + PATIENCE, self.client.send(request, Some(body))).await;
+        let response = answered.unwrap_or_else(|| Err(silent()))?;
         if is_events(&response) {
-            let answer = Answering { body: response.into_body(), decoder: Decoder::new(MAX_EVENT) };
-            return Ok(Reply::Later(Box::new(answer)));
+            return Ok(Reply::Later(Box::new(RemoteAnswer::new(&self.client, response.into_body()))));
         }
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_EVENT).collect().await;
@@ -94,26 +101,6 @@ impl RemoteHandler {
         let message: Message = serde_json::from_slice(&body).map_err(|_| not_hangar())?;
         message.outcome().map(Reply::Now).ok_or_else(not_hangar)
     }
-}
-
-/// What `Mcp-Name` has to say, wrapped where a header cannot say it.
-fn name(call: &Call) -> Option<HeaderValue> {
-    let named: Named = call.params().ok()?;
-    let name = match call.method.as_str() {
-        "tools/call" => named.name?,
-        "resources/read" => named.uri?,
-        _ => return None,
-    };
-    let plain = name.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-        && name.trim() == name
-        && !name.starts_with("=?base64?");
-    let value = if plain { name } else { wrapped(&name) };
-    HeaderValue::from_str(&value).ok()
-}
-
-fn wrapped(name: &str) -> String {
-    use base64::prelude::{BASE64_STANDARD, Engine};
-    format!("=?base64?{}?=", BASE64_STANDARD.encode(name))
 }
 
 fn is_events(response: &Response<Incoming>) -> bool {
@@ -128,13 +115,13 @@ impl Message {
 }
 
 impl Handler for RemoteHandler {
-    fn offers(&self) -> Offers {
+    fn offers(&self) -> Offers<'_> {
         Offers { methods: METHODS }
     }
 
-    fn call(&self, _from: From, call: Call) -> BoxFuture<'_, Reply> {
+    fn call<'a>(&'a self, _context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            match self.ask(&call).await {
+            match self.ask(call).await {
                 Ok(reply) => reply,
                 Err(error) => Reply::Now(Err(failed(&error))),
             }
@@ -147,12 +134,21 @@ fn failed(error: &ClientError) -> RpcError {
 }
 
 /// An answer that comes. Dropped, it is a call that was cancelled: its connection ends.
-struct Answering {
+struct RemoteAnswer {
     body: Incoming,
     decoder: Decoder,
+    runtime: Arc<dyn Runtime>,
+    heard: Time,
+    deadline: Deadline,
 }
 
-impl Answering {
+impl RemoteAnswer {
+    fn new(client: &Client, body: Incoming) -> Self {
+        let runtime = Arc::clone(&client.runtime);
+        let heard = runtime.now();
+        Self { body, decoder: Decoder::new(MAX_EVENT), runtime, heard, deadline: Deadline::default() }
+    }
+
     /// The next step, or why there is none.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, ClientError>> {
         loop {
@@ -163,17 +159,30 @@ impl Answering {
                     return Poll::Ready(Ok(step));
                 }
             }
-            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).ok_or(ClientError::CutShort)??;
-            if let Ok(data) = frame.into_data() {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                // A server that is there writes a comment every 15 s.
+                ready!(self.deadline.poll(&*self.runtime, Some(self.heard + SILENCE), cx));
+                return Poll::Ready(Err(silent()));
+            };
+            self.heard = self.runtime.now();
+            if let Ok(data) = frame.ok_or(ClientError::CutShort)??.into_data() {
                 self.decoder.push(&data)?;
             }
         }
     }
 }
 
-impl Work for Answering {
+fn silent() -> ClientError {
+    ClientError::Lost(io::Error::new(io::ErrorKind::TimedOut, "the server is silent"))
+}
+
+impl Work for RemoteAnswer {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         self.poll_step(cx).map(|step| step.unwrap_or_else(|error| Step::Done(Err(failed(&error)))))
+    }
+
+    fn beats(&self) -> bool {
+        false
     }
 }
 

@@ -45,7 +45,7 @@ use tungstenite::{
 };
 
 /// A server that was not heard of for this long is gone: it pings every 15 s.
-const SILENCE: Duration = Duration::from_secs(45);
+pub(super) const SILENCE: Duration = Duration::from_secs(45);
 
 /// The longest message from a server. Frames of output are far shorter.
 const MAX_MESSAGE: usize = 1024 * 1024;

@@ -48,15 +48,15 @@ pub type Outcome = Result<Map<String, Value>, RpcError>;
 /// What answers calls.
 pub trait Handler: Send + Sync + 'static {
     /// The methods that it has.
-    fn offers(&self) -> Offers;
+    fn offers(&self) -> Offers<'_>;
 
     /// Answers a call of one of its methods. Dropped before it is ready, it is a call that was cancelled.
-    fn call(&self, from: From, call: Call) -> BoxFuture<'_, Reply>;
+    fn call<'a>(&'a self, context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply>;
 }
 
 /// Who calls, and by what.
 #[derive(Clone, Debug)]
-pub struct From {
+pub struct RequestContext {
     /// Who.
     pub caller: Caller,
     /// The connection that carries the answer, where there is one.
@@ -84,6 +84,11 @@ impl fmt::Debug for Reply {
 pub trait Work: Send {
     /// What comes next.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step>;
+
+    /// Whether a silence of it is filled with signs of life; not where it passes on those of another.
+    fn beats(&self) -> bool {
+        true
+    }
 }
 
 /// What comes of work.
@@ -122,8 +127,10 @@ impl fmt::Debug for Answer {
 
 impl Answer {
     /// The answer to `call`, for which `work` is done.
-    pub fn new(call: Answering, work: Box<dyn Work>, runtime: Arc<dyn Runtime>) -> Self {
-        Self { work, answering: call, runtime, heartbeat: Deadline::default() }
+    pub fn to(call: &Call, framing: Framing, work: Box<dyn Work>, runtime: Arc<dyn Runtime>) -> Self {
+        let token = call.meta.progress_token.as_ref();
+        let answering = Answering::new(call.id.clone(), token, framing, runtime.now());
+        Self { work, answering, runtime, heartbeat: Deadline::default() }
     }
 
     /// Appends the next message to `out`, and says whether it is the last.
@@ -145,7 +152,7 @@ impl Answer {
                     return Poll::Ready(Flow::Last);
                 }
                 Poll::Pending => {
-                    let at = answering.heartbeat_at();
+                    let at = answering.heartbeat_at().filter(|_| self.work.beats());
                     if self.heartbeat.poll(&*self.runtime, at, cx).is_pending() {
                         return Poll::Pending;
                     }
@@ -170,9 +177,4 @@ impl Source for Answer {
     fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
         self.poll(cx, out)
     }
-}
-
-/// The answer to a call, of which nothing is written yet.
-pub(crate) fn answering(call: &Call, framing: Framing, runtime: &dyn Runtime) -> Answering {
-    Answering::new(call.id.clone(), call.meta.progress_token.as_ref(), framing, runtime.now())
 }

@@ -1,6 +1,6 @@
 //! hangar's own methods: its tools, and its sandboxes as a resource.
 
-use super::{From, Handler, Outcome, Reply, tools};
+use super::{Handler, Outcome, Reply, RequestContext, tools};
 use crate::{ApiError, Plane, api::sandbox::ListView};
 use hangar_backends::runtime::BoxFuture;
 use hangar_core::wire::mcp::{
@@ -51,7 +51,7 @@ impl PlaneHandler {
         Self { plane }
     }
 
-    fn answer(&self, from: &From, call: &Call) -> Outcome {
+    fn answer(&self, context: &RequestContext, call: &Call) -> Outcome {
         match call.method.as_str() {
             "server/discover" => Ok(cacheable(
                 json!({
@@ -72,17 +72,17 @@ impl PlaneHandler {
                 });
                 listed(call, "resources", &json!([resource]), FIXED)
             }
-            "resources/read" => self.read(from, &call.params::<ReadResource>()?.uri),
+            "resources/read" => self.read(context, &call.params::<ReadResource>()?.uri),
             other => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {other} here"))),
         }
     }
 
-    fn read(&self, from: &From, uri: &str) -> Outcome {
+    fn read(&self, context: &RequestContext, uri: &str) -> Outcome {
         if uri != SANDBOXES {
             let error = RpcError::invalid_params(format!("params.uri: there is no resource {uri}"));
             return Err(error.with(json!({ "uri": uri })));
         }
-        let entries = self.plane.sandboxes().visible(&from.caller);
+        let entries = self.plane.sandboxes().visible(&context.caller);
         let text = json!(ListView::of(&entries)).to_string();
         let contents = json!([{ "uri": uri, "mimeType": "application/json", "text": text }]);
         Ok(cacheable(json!({ "contents": contents }), Cache::Live, &SERVER))
@@ -100,17 +100,17 @@ fn listed(call: &Call, name: &str, items: &Value, cache: Cache) -> Outcome {
 }
 
 impl Handler for PlaneHandler {
-    fn offers(&self) -> Offers {
+    fn offers(&self) -> Offers<'_> {
         Offers { methods: METHODS }
     }
 
-    fn call(&self, from: From, call: Call) -> BoxFuture<'_, Reply> {
+    fn call<'a>(&'a self, context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             if call.method != "tools/call" {
-                return Reply::Now(self.answer(&from, &call));
+                return Reply::Now(self.answer(&context, call));
             }
             match call.params::<ToolCall>() {
-                Ok(tool) => tools::call(&self.plane, &from, &call, tool).await,
+                Ok(tool) => tools::call(&self.plane, &context, call, tool).await,
                 Err(error) => Reply::Now(Err(error)),
             }
         })

@@ -1,9 +1,10 @@
 //! MCP over lines: one message each, as a process's standard input and output carry them.
 //!
-//! One task reads, answers and writes. It reads no further call while [`MAX_CALLS`] are being answered, and carries no call
-//! on while what was written waits to be taken: a client that does not read slows its commands, and nothing piles up.
+//! One task reads, answers and writes. Calls are carried on only while little waits to be written, so that a client that does
+//! not read slows its commands and nothing piles up. Input is read all the same: what cancels a call, and its end, are
+//! heard whatever waits.
 
-use super::{Answer, From, Handler, Reply, TURN, answering};
+use super::{Answer, Handler, Reply, RequestContext, TURN};
 use crate::{plane::tokens::Caller, sse::Flow};
 use bytes::{Buf, BytesMut};
 use hangar_backends::{
@@ -13,9 +14,10 @@ use hangar_backends::{
 use hangar_core::{
     Time,
     wire::mcp::{
+        lines::{Line, Lines},
         message::{self, Id, RpcError, code},
-        request::{self, Call, Verdict},
-        response::{Answering, Framing},
+        request::{self, Call, Refusal, Verdict},
+        response::Framing,
     },
 };
 use serde::Deserialize;
@@ -33,15 +35,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const MAX_LINE: usize = 1024 * 1024;
 
 /// Calls that are answered at once.
-const MAX_CALLS: usize = 64;
+pub const MAX_CALLS: usize = 64;
 
 /// Bytes that wait to be written before calls are carried on.
 const WAITING: usize = 64 * 1024;
 
-/// Once its input has ended a client is gone, or has said all that it has to say: what is nearly done is answered.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// Bytes of refusals beyond those: what is wrong with a line is told behind what waits, and reading goes on. A client that
+/// sends more of that kind and reads nothing is not read from until it does.
+const REFUSALS: usize = 64 * 1024;
 
-/// Answers what comes on `input` until that ends, with `caller`'s rights. Calls that are not answered then are cancelled.
+/// Once its input has ended a client is gone, or has said all that it has to say: what is nearly done is answered. Clients
+/// wait about 2 s for the whole end before they send a signal.
+pub const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Answers what comes on `input` until that ends, with `caller`'s rights. Calls that are not answered a moment later are
+/// cancelled.
 pub async fn serve(
     handler: Arc<dyn Handler>,
     caller: Caller,
@@ -51,9 +59,10 @@ pub async fn serve(
 ) -> io::Result<()> {
     let mut session = Session {
         handler,
-        caller,
+        context: RequestContext { caller, connection: None },
         runtime,
-        lines: Lines::default(),
+        lines: Lines::new(MAX_LINE),
+        held: None,
         calls: Vec::new(),
         out: BytesMut::new(),
         over: None,
@@ -64,9 +73,11 @@ pub async fn serve(
 
 struct Session {
     handler: Arc<dyn Handler>,
-    caller: Caller,
+    context: RequestContext,
     runtime: Arc<dyn Runtime>,
     lines: Lines,
+    /// What is to be refused once that can be written: nothing is read meanwhile.
+    held: Option<(Option<Id>, RpcError)>,
     calls: Vec<Running>,
     /// What waits to be written.
     out: BytesMut,
@@ -82,25 +93,9 @@ struct Running {
 }
 
 enum State {
-    Asked(BoxFuture<'static, Reply>, Box<Answering>),
+    Asked(BoxFuture<'static, Reply>, Arc<Call>),
     Working(Box<Answer>),
     Answered,
-}
-
-/// Input on its way to lines.
-#[derive(Default)]
-struct Lines {
-    read: BytesMut,
-    /// How much of it has no line end in it.
-    looked: usize,
-    /// A line that is too long is passed over.
-    skipping: bool,
-}
-
-/// What [`Lines`] gives.
-enum Line {
-    Whole(BytesMut),
-    TooLong,
 }
 
 impl Session {
@@ -111,18 +106,25 @@ impl Session {
         mut output: Pin<&mut impl AsyncWrite>,
     ) -> Poll<io::Result<()>> {
         for _ in 0..TURN {
+            if self.over.is_some_and(|over| self.runtime.now() >= over) {
+                // Nobody is waited for any more: a client that does not read, least of all.
+                self.calls.clear();
+                self.write(cx, output.as_mut())?;
+                return Poll::Ready(Ok(()));
+            }
             let mut moved = self.write(cx, output.as_mut())?;
             moved |= self.read(cx, input.as_mut())?;
             moved |= self.carry_on(cx);
             if moved {
                 continue;
             }
-            let Some(over) = self.over else { return Poll::Pending };
-            let written = self.out.is_empty();
-            if written && self.calls.is_empty() || self.last.poll(&*self.runtime, Some(over), cx).is_ready() {
+            if self.over.is_some() && self.calls.is_empty() && self.out.is_empty() && self.held.is_none() {
                 return output.poll_flush(cx);
             }
-            return Poll::Pending;
+            match self.last.poll(&*self.runtime, self.over, cx) {
+                Poll::Ready(()) => {}
+                Poll::Pending => return Poll::Pending,
+            }
         }
         // Whoever shares this task has a turn, too.
         cx.waker().wake_by_ref();
@@ -148,36 +150,34 @@ impl Session {
         }
     }
 
-    /// Reads, and begins what is asked for. Whether anything came.
-    fn read(&mut self, cx: &mut Context<'_>, mut input: Pin<&mut impl AsyncRead>) -> io::Result<bool> {
+    /// Reads a piece, and begins what is asked for. Whether anything came.
+    fn read(&mut self, cx: &mut Context<'_>, input: Pin<&mut impl AsyncRead>) -> io::Result<bool> {
         let mut moved = false;
-        loop {
-            if self.calls.len() >= MAX_CALLS || self.out.len() >= WAITING {
-                return Ok(moved);
-            }
-            while let Some(line) = self.lines.next() {
-                moved = true;
-                self.take(line);
-                if self.calls.len() >= MAX_CALLS || self.out.len() >= WAITING {
-                    return Ok(moved);
-                }
-            }
-            if self.over.is_some() {
-                return Ok(moved);
-            }
-            let mut piece = [0; 8192];
-            let mut piece = ReadBuf::new(&mut piece);
-            match input.as_mut().poll_read(cx, &mut piece) {
-                Poll::Pending => return Ok(moved),
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Ready(Ok(())) if piece.filled().is_empty() => {
-                    self.lines.end();
-                    self.over = Some(self.runtime.now() + LAST_ANSWERS);
-                }
-                Poll::Ready(Ok(())) => self.lines.push(piece.filled()),
-            }
-            moved = true;
+        if let Some((id, error)) = self.held.take() {
+            self.refuse(id, error);
+            moved = self.held.is_none();
         }
+        while self.held.is_none()
+            && let Some(line) = self.lines.next_line()
+        {
+            moved = true;
+            self.take(line);
+        }
+        if self.held.is_some() || self.over.is_some() {
+            return Ok(moved);
+        }
+        let mut piece = [0; 8192];
+        let mut piece = ReadBuf::new(&mut piece);
+        match input.poll_read(cx, &mut piece) {
+            Poll::Pending => return Ok(moved),
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Ready(Ok(())) if piece.filled().is_empty() => {
+                self.lines.end();
+                self.over = Some(self.runtime.now() + LAST_ANSWERS);
+            }
+            Poll::Ready(Ok(())) => self.lines.push(piece.filled()),
+        }
+        Ok(true)
     }
 
     fn take(&mut self, line: Line) {
@@ -194,23 +194,31 @@ impl Session {
                 let message = format!("id: the call {} is not answered yet", call.id);
                 self.refuse(None, RpcError::new(code::INVALID_REQUEST, message));
             }
-            Verdict::Call(call) => self.begin(*call),
+            Verdict::Call(call) if self.calls.len() >= MAX_CALLS => {
+                let message = format!("{MAX_CALLS} calls are being answered; wait for one to end");
+                self.refuse(Some(call.id), RpcError::new(code::INTERNAL, message));
+            }
+            Verdict::Call(call) => self.begin(call),
             Verdict::Notification { method, params } => {
                 if method == "notifications/cancelled" {
                     self.cancel(params.as_deref());
                 }
             }
-            Verdict::Refused(refusal) => self.refuse(refusal.id.as_ref(), refusal.error),
+            Verdict::Refused(refusal) => {
+                let Refusal { id, error, answerable, .. } = *refusal;
+                if answerable {
+                    self.refuse(id, error);
+                }
+            }
         }
     }
 
-    fn begin(&mut self, call: Call) {
-        let id = call.id.clone();
-        let answering = Box::new(answering(&call, Framing::Lines, &*self.runtime));
-        let from = From { caller: self.caller.clone(), connection: None };
-        let handler = Arc::clone(&self.handler);
-        let asked = Box::pin(async move { handler.call(from, call).await });
-        self.calls.push(Running { id, state: State::Asked(asked, answering) });
+    fn begin(&mut self, call: Box<Call>) {
+        let (handler, context) = (Arc::clone(&self.handler), self.context.clone());
+        let call: Arc<Call> = Arc::from(call);
+        let asked = Arc::clone(&call);
+        let asked = Box::pin(async move { handler.call(context, &asked).await });
+        self.calls.push(Running { id: call.id.clone(), state: State::Asked(asked, call) });
     }
 
     /// A call that was cancelled is not answered. One that is not there may have been answered just now.
@@ -226,8 +234,13 @@ impl Session {
         }
     }
 
-    fn refuse(&mut self, id: Option<&Id>, error: RpcError) {
-        self.out.extend_from_slice(message::answer(id, &Err(error)).as_bytes());
+    /// Says no, at once or when there is room for it.
+    fn refuse(&mut self, id: Option<Id>, error: RpcError) {
+        if self.out.len() >= WAITING + REFUSALS {
+            self.held = Some((id, error));
+            return;
+        }
+        self.out.extend_from_slice(message::answer(id.as_ref(), &Err(error)).as_bytes());
         self.out.extend_from_slice(b"\n");
     }
 
@@ -255,14 +268,15 @@ impl State {
     fn poll(&mut self, cx: &mut Context<'_>, runtime: &Arc<dyn Runtime>, out: &mut BytesMut) -> bool {
         let (next, moved) = match std::mem::replace(self, Self::Answered) {
             Self::Answered => (Self::Answered, false),
-            Self::Asked(mut asked, mut answering) => match asked.as_mut().poll(cx) {
-                Poll::Pending => (Self::Asked(asked, answering), false),
+            Self::Asked(mut asked, call) => match asked.as_mut().poll(cx) {
+                Poll::Pending => (Self::Asked(asked, call), false),
                 Poll::Ready(Reply::Now(outcome)) => {
-                    answering.answer(&outcome, out);
+                    out.extend_from_slice(message::answer(Some(&call.id), &outcome).as_bytes());
+                    out.extend_from_slice(b"\n");
                     (Self::Answered, true)
                 }
                 Poll::Ready(Reply::Later(work)) => {
-                    let answer = Answer::new(*answering, work, Arc::clone(runtime));
+                    let answer = Answer::to(&call, Framing::Lines, work, Arc::clone(runtime));
                     (Self::Working(Box::new(answer)), true)
                 }
             },
@@ -274,85 +288,5 @@ impl State {
         };
         *self = next;
         moved
-    }
-}
-
-impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
-        self.read.extend_from_slice(bytes);
-    }
-
-    /// What has no line end is a line, too.
-    fn end(&mut self) {
-        if !self.read.is_empty() || self.skipping {
-            self.push(b"\n");
-        }
-    }
-
-    fn next(&mut self) -> Option<Line> {
-        loop {
-            let end =
-                self.read[self.looked..].iter().position(|byte| *byte == b'\n').map(|at| self.looked + at);
-            let Some(end) = end else {
-                self.looked = self.read.len();
-                if self.read.len() > MAX_LINE {
-                    self.read.clear();
-                    self.looked = 0;
-                    if !std::mem::replace(&mut self.skipping, true) {
-                        return Some(Line::TooLong);
-                    }
-                }
-                return None;
-            };
-            let mut line = self.read.split_to(end + 1);
-            line.truncate(end);
-            self.looked = 0;
-            match std::mem::replace(&mut self.skipping, false) {
-                true => {}
-                false if line.len() > MAX_LINE => return Some(Line::TooLong),
-                false => return Some(Line::Whole(line)),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lines(pieces: &[&[u8]]) -> Vec<Option<usize>> {
-        let mut lines = Lines::default();
-        let mut all = Vec::new();
-        let mut take = |lines: &mut Lines| {
-            while let Some(line) = lines.next() {
-                all.push(match line {
-                    Line::Whole(line) => Some(line.len()),
-                    Line::TooLong => None,
-                });
-            }
-        };
-        for piece in pieces {
-            lines.push(piece);
-            take(&mut lines);
-        }
-        lines.end();
-        take(&mut lines);
-        all
-    }
-
-    #[test]
-    fn lines_end_where_they_do_and_the_last_at_the_end() {
-        assert_eq!(lines(&[b"a\nbc\n\n", b"d", b"ef"]), [Some(1), Some(2), Some(0), Some(3)]);
-        assert_eq!(lines(&[]), [] as [Option<usize>; 0]);
-    }
-
-    #[test]
-    fn a_line_that_is_too_long_is_told_once_and_passed_over() {
-        let long = vec![b'x'; MAX_LINE];
-        assert_eq!(lines(&[&long, b"\nb\n"]), [Some(MAX_LINE), Some(1)]);
-        assert_eq!(lines(&[&long, b"x\nb\n"]), [None, Some(1)]);
-        assert_eq!(lines(&[&long, b"x", &long, &long, b"x\nb"]), [None, Some(1)]);
-        assert_eq!(lines(&[&[&long[..], b"x\nb"].concat()]), [None, Some(1)]);
-        assert_eq!(lines(&[&long, &long]), [None]);
     }
 }

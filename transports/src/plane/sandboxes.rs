@@ -141,6 +141,11 @@ impl Sandboxes {
         *lock(&self.factory) = Some(factory);
     }
 
+    /// Whether sandboxes can be made on request.
+    pub fn can_make(&self) -> bool {
+        lock(&self.factory).is_some()
+    }
+
     /// All of them, oldest first; also those that are being ended.
     pub fn all(&self) -> Vec<Arc<Entry>> {
         lock(&self.by_id).values().cloned().collect()

@@ -50,6 +50,16 @@ impl Plane {
         self.drain().await
     }
 
+    /// Kills what ends with this server, and gives it no time for anything: for who has none either.
+    pub fn kill_now(&self) {
+        self.hurry();
+        let entries = self.sandboxes.all();
+        let ending = entries.iter().filter(|entry| entry.sandbox().ends_with_server());
+        for handle in ending.flat_map(|entry| entry.sandbox().processes()) {
+            handle.command(Process::close);
+        }
+    }
+
     /// Ends the waiting of [`drain`](Self::drain).
     pub fn hurry(&self) {
         self.hurried.store(true, Ordering::SeqCst);

@@ -15,6 +15,9 @@ use hyper::{
 use serde_json::json;
 use std::sync::Arc;
 
+/// Where it is.
+pub(super) const PATH: &str = "/mcp";
+
 /// Who may call.
 const SCOPES: [Scope; 3] = [Scope::Admin, Scope::User, Scope::Mcp];
 
@@ -45,14 +48,13 @@ async fn answer_or_refuse(
         Verdict::Refused(refusal) => return Ok(said(refusal.status, refusal.id.as_ref(), refusal.error)),
     };
     let runtime = Arc::clone(call.plane.runtime());
-    let answering = mcp::answering(&accepted, Framing::Events, &*runtime);
-    let id = accepted.id.clone();
-    let from = mcp::From { caller, connection: Some(Arc::clone(&call.connection)) };
-    match handler.call(from, *accepted).await {
-        mcp::Reply::Now(Ok(result)) => Ok(answered(StatusCode::OK, message::answer(Some(&id), &Ok(result)))),
-        mcp::Reply::Now(Err(error)) => Ok(said(error.status(), Some(&id), error)),
+    let context = mcp::RequestContext { caller, connection: Some(Arc::clone(&call.connection)) };
+    let id = &accepted.id;
+    match handler.call(context, &accepted).await {
+        mcp::Reply::Now(Ok(result)) => Ok(answered(StatusCode::OK, message::answer(Some(id), &Ok(result)))),
+        mcp::Reply::Now(Err(error)) => Ok(said(error.status(), Some(id), error)),
         mcp::Reply::Later(work) => {
-            let answer = mcp::Answer::new(answering, work, runtime);
+            let answer = mcp::Answer::to(&accepted, Framing::Events, work, runtime);
             Ok(events(Body::Mcp(Box::new(EventBody::new(answer)))))
         }
     }
@@ -82,7 +84,7 @@ fn said(status: u16, id: Option<&Id>, error: RpcError) -> Response<Body> {
 }
 
 /// What is refused before there is a message, with the status and the headers that REST has for it.
-fn refused(error: &ApiError) -> Response<Body> {
+pub(super) fn refused(error: &ApiError) -> Response<Body> {
     let rpc = RpcError::new(code::INVALID_REQUEST, error.to_string()).with(json!({ "code": error.code() }));
     error.response_saying(Bytes::from(message::answer(None, &Err(rpc))))
 }

@@ -97,15 +97,17 @@ impl Service {
         request: &mut Request<Incoming>,
         connection: Arc<Connection>,
     ) -> Response<Body> {
+        // A client of MCP looks for a JSON-RPC error, whatever the status.
+        let refused = if request.uri().path() == mcp::PATH { mcp::refused } else { ApiError::response };
         let origin = match self.guard.check(request) {
             Ok(origin) => origin,
-            Err(error) => return error.response(),
+            Err(error) => return refused(&error),
         };
         let mut response = match Guard::preflight(request) {
             Some(preflight) => preflight,
             None => match self.route(request, connection).await {
                 Ok(response) => response,
-                Err(error) => error.response(),
+                Err(error) => refused(&error),
             },
         };
         if let Some(origin) = origin {

@@ -4,7 +4,7 @@
 use super::{Call, Scope, done, events, json, query::Query};
 use crate::{
     ApiError,
-    api::process::{ApiView, InputRequest, PageView, StartRequest, bad_size},
+    api::process::{ApiView, InputRequest, MAX_WAIT, PageView, StartRequest, bad_size},
     body::Body,
     plane::{
         follow::{Following, Start},
@@ -29,9 +29,6 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 /// Who may have processes.
 const SCOPES: [Scope; 2] = [Scope::Admin, Scope::User];
-
-/// Seconds that a poll may wait.
-const MAX_WAIT: f64 = 600.0;
 
 #[derive(Serialize)]
 struct List<T> {

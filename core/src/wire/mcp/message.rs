@@ -124,6 +124,8 @@ pub struct Malformed {
     pub id: Option<Id>,
     /// Why.
     pub error: RpcError,
+    /// Whether it may be answered: a notification and a response may not, whatever is wrong with them.
+    pub answerable: bool,
 }
 
 /// The members of a message. One that is there twice is an error, one that is not known is passed over.
@@ -137,6 +139,10 @@ struct Envelope<'a> {
     method: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
 }
 
 /// What is there, null included, which an option would take for nothing.
@@ -147,7 +153,11 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 impl<'a> Message<'a> {
     /// The one message that `body` is.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        let nameless = |code, message: String| Malformed { id: None, error: RpcError::new(code, message) };
+        let nameless = |code, message: String| Malformed {
+            id: None,
+            error: RpcError::new(code, message),
+            answerable: true,
+        };
         let text = std::str::from_utf8(body)
             .map_err(|error| nameless(code::PARSE, format!("not UTF-8, at byte {}", error.valid_up_to())))?;
         let envelope: Envelope<'a> = match serde_json::from_str(text) {
@@ -175,25 +185,29 @@ impl<'a> Envelope<'a> {
             Some(Ok(id)) => Some(id.clone()),
             Some(Err(_)) | None => None,
         };
-        let bad = |message: String| {
+        let answerable = self.id.is_some();
+        let bad = |code, message: &str| {
+            let error = RpcError::new(code, message);
+            Malformed { id: named.clone(), error, answerable }
+        };
+        let Some(method) = self.method else {
+            let message = "method: it is missing; only requests and notifications are taken";
+            let response = self.result.is_some() || self.error.is_some();
             let error = RpcError::new(code::INVALID_REQUEST, message);
-            Malformed { id: named.clone(), error }
+            // The id of a response is the server's own, or of a call that it is an answer to.
+            return Err(Malformed { id: named.filter(|_| !response), error, answerable: !response });
         };
         if self.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
-            return Err(bad("jsonrpc: it must be \"2.0\"".to_owned()));
+            return Err(bad(code::INVALID_REQUEST, "jsonrpc: it must be \"2.0\""));
         }
-        let Some(method) = self.method else {
-            return Err(bad("method: it is missing; only requests and notifications are taken".to_owned()));
-        };
-        let method = text(method).map_err(|_| bad("method: it must be a string".to_owned()))?;
+        let method = text(method).map_err(|_| bad(code::INVALID_REQUEST, "method: it must be a string"))?;
         if self.params.is_some_and(|params| !params.get().starts_with('{')) {
-            let error = RpcError::invalid_params("params: it must be an object");
-            return Err(Malformed { id: named, error });
+            return Err(bad(code::INVALID_PARAMS, "params: it must be an object"));
         }
         match id {
             None => Ok(Message::Notification { method, params: self.params }),
             Some(Ok(id)) => Ok(Message::Request { id, method, params: self.params }),
-            Some(Err(_)) => Err(bad("id: it must be a string or a whole number".to_owned())),
+            Some(Err(_)) => Err(bad(code::INVALID_REQUEST, "id: it must be a string or a whole number")),
         }
     }
 }
@@ -206,7 +220,8 @@ pub(super) fn text(raw: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
     serde_json::from_str::<Borrowed<'_>>(raw.get()).map(|text| text.0)
 }
 
-/// The text of an answer, without a line end in it.
+/// The text of an answer, without a line end in it. One to what has no id has null, as JSON-RPC demands and the Python
+/// client expects; the protocol's schema would have it left out.
 pub fn answer(id: Option<&Id>, outcome: &Result<Map<String, Value>, RpcError>) -> String {
     #[derive(Serialize)]
     struct Answer<'a> {

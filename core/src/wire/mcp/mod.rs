@@ -7,11 +7,13 @@
 //!                                    └── Refused: an HTTP status and a JSON-RPC error
 //! ```
 //!
+//! * [`lines`]: a stream of bytes to lines, where each is a message.
 //! * [`message`]: ids, errors, and bytes to one message.
 //! * [`request`]: the ladder from a request to a call.
 //! * [`response`]: progress and the one answer.
 //! * [`types`]: what the methods take and give.
 
+pub mod lines;
 pub mod message;
 pub mod request;
 pub mod response;

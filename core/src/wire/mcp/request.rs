@@ -2,12 +2,13 @@
 //! earlier one, and the first that does not hold decides how the request is refused.
 //!
 //! 1. `Content-Type` and `Accept`.
-//! 2. The body is one message. A notification is taken as it is.
-//! 3. `_meta` has the revision and the capabilities of the client.
+//! 2. The body is one message. Of a notification nothing else has to hold but that its headers do not contradict it.
+//! 3. `_meta` has the revision.
 //! 4. The headers say what the body says: the revision, the method, the name.
 //! 5. The revision is spoken here.
-//! 6. The method is there.
-//! 7. Its parameters are.
+//! 6. `_meta` has the capabilities of the client, and nothing else in it is wrong.
+//! 7. The method is there.
+//! 8. Its parameters are.
 //!
 //! Nothing is kept from one request to the next.
 
@@ -61,9 +62,9 @@ impl<'a> Header<'a> {
 
 /// What a server offers.
 #[derive(Clone, Copy, Debug)]
-pub struct Offers {
+pub struct Offers<'a> {
     /// The methods that are there.
-    pub methods: &'static [&'static str],
+    pub methods: &'a [&'a str],
 }
 
 /// What becomes of a request.
@@ -91,6 +92,9 @@ pub struct Refusal {
     pub id: Option<Id>,
     /// The body of the response.
     pub error: RpcError,
+    /// Whether it may be answered where that is not for the transport to say: over lines nothing is said to a
+    /// notification or a response.
+    pub answerable: bool,
 }
 
 /// A request that holds.
@@ -147,19 +151,20 @@ fn without_place(error: &serde_json::Error) -> String {
 }
 
 /// What becomes of an HTTP request.
-pub fn accept(head: &Head<'_>, body: &[u8], offers: &Offers) -> Verdict {
+pub fn accept(head: &Head<'_>, body: &[u8], offers: &Offers<'_>) -> Verdict {
     check_types(head).and_then(|()| by_body(Some(head), body, offers)).unwrap_or_else(Verdict::Refused)
 }
 
 /// What becomes of a message that has no head: a line of a process's input.
-pub fn accept_line(line: &[u8], offers: &Offers) -> Verdict {
+pub fn accept_line(line: &[u8], offers: &Offers<'_>) -> Verdict {
     by_body(None, line, offers).unwrap_or_else(Verdict::Refused)
 }
 
 /// Whether the types of the body and of the answer are those of the protocol.
 pub fn check_types(head: &Head<'_>) -> Result<(), Box<Refusal>> {
     let refused = |status, message: &str| {
-        Box::new(Refusal { status, id: None, error: RpcError::new(code::INVALID_REQUEST, message) })
+        let error = RpcError::new(code::INVALID_REQUEST, message);
+        Box::new(Refusal { status, id: None, error, answerable: true })
     };
     let essence = |value: &[u8]| {
         let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
@@ -179,10 +184,15 @@ pub fn check_types(head: &Head<'_>) -> Result<(), Box<Refusal>> {
     Err(refused(406, "the answer is JSON or an event stream: `Accept: application/json, text/event-stream`"))
 }
 
-fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers) -> Result<Verdict, Box<Refusal>> {
+fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers<'_>) -> Result<Verdict, Box<Refusal>> {
     let (id, method, params) = match Message::parse(body) {
-        Err(Malformed { id, error }) => return Err(refusal(id, error)),
+        Err(Malformed { id, error, answerable }) => {
+            return Err(Box::new(Refusal { answerable, ..*refusal(id, error) }));
+        }
         Ok(Message::Notification { method, params }) => {
+            if let Some(head) = head {
+                check_notification(head, &method).map_err(|error| refusal(None, error))?;
+            }
             let (method, params) = (method.into_owned(), params.map(ToOwned::to_owned));
             return Ok(Verdict::Notification { method, params });
         }
@@ -190,29 +200,47 @@ fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers) -> Result<Verd
     };
     let fail = |error| refusal(Some(id.clone()), error);
     let known = Known::parse(params).map_err(fail)?;
-    let (version, meta) = known.meta().map_err(fail)?;
+    let meta = known.meta().map_err(|error| fail(with_revision(error, &method)))?;
+    let version = meta.version().map_err(fail)?;
     if let Some(head) = head {
-        check_headers(head, &version, &method, &known).map_err(fail)?;
+        check_headers(head, version, &method, &known).map_err(fail)?;
     }
     if version != REVISION {
-        let data = json!({ "supported": [REVISION], "requested": version });
-        let message = format!("the revision {version} is not spoken here, but {REVISION} is");
-        return Err(fail(RpcError::new(code::UNSUPPORTED_VERSION, message).with(data)));
+        return Err(fail(unsupported(version)));
     }
+    let meta = meta.whole().map_err(fail)?;
     if !offers.methods.contains(&&*method) {
         let message = format!("there is no method {method} here");
         return Err(fail(RpcError::new(code::METHOD_NOT_FOUND, message)));
     }
-    if let Some(name) = named_by(&method) {
-        known.text(name).map_err(fail)?;
+    if let Some((name, value)) = known.named_by(&method)
+        && value.is_none()
+    {
+        return Err(fail(RpcError::invalid_params(format!("params.{name}: it must be a string"))));
     }
     let method = method.into_owned();
-    let params = params.map(ToOwned::to_owned).ok_or_else(|| fail(RpcError::invalid_params("params")))?;
+    // `_meta` was in it.
+    let params = params.map_or_else(Box::default, ToOwned::to_owned);
     Ok(Verdict::Call(Box::new(Call { id, method, params, meta })))
 }
 
 fn refusal(id: Option<Id>, error: RpcError) -> Box<Refusal> {
-    Box::new(Refusal { status: error.status(), id, error })
+    Box::new(Refusal { status: error.status(), id, error, answerable: true })
+}
+
+fn unsupported(version: &str) -> RpcError {
+    let data = json!({ "supported": [REVISION], "requested": version });
+    let message = format!("the revision {version} is not spoken here, but {REVISION} is");
+    RpcError::new(code::UNSUPPORTED_VERSION, message).with(data)
+}
+
+/// A client of an older revision shows its user the error to `initialize` and nothing else.
+fn with_revision(mut error: RpcError, method: &str) -> RpcError {
+    if method == "initialize" {
+        error.message = format!("{}; this server speaks the revision {REVISION} only", error.message);
+        error.data = Some(json!({ "supported": [REVISION] }));
+    }
+    error
 }
 
 /// The parameters that the ladder looks at.
@@ -224,8 +252,6 @@ struct Known<'a> {
     name: Option<&'a RawValue>,
     #[serde(borrow)]
     uri: Option<&'a RawValue>,
-    #[serde(borrow, rename = "taskId")]
-    task: Option<&'a RawValue>,
 }
 
 /// The parts of `_meta` that the ladder looks at.
@@ -246,6 +272,43 @@ fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
     Value::deserialize(deserializer).map(Some)
 }
 
+fn bad_meta(field: &str, message: &str) -> RpcError {
+    RpcError::invalid_params(format!("params._meta{field}: {message}"))
+}
+
+impl KnownMeta {
+    /// The revision of the request.
+    fn version(&self) -> Result<&str, RpcError> {
+        let field = format!(".{}", meta::VERSION);
+        match &self.version {
+            Some(Value::String(version)) => Ok(version),
+            Some(_) => Err(bad_meta(&field, "it must be a string")),
+            None => Err(bad_meta(&field, "it is missing")),
+        }
+    }
+
+    /// The rest of it.
+    fn whole(self) -> Result<Meta, RpcError> {
+        let field = format!(".{}", meta::CAPABILITIES);
+        let capabilities = match self.capabilities {
+            Some(Value::Object(capabilities)) => capabilities,
+            Some(_) => return Err(bad_meta(&field, "it must be an object")),
+            None => return Err(bad_meta(&field, "it is missing")),
+        };
+        let progress_token = self
+            .progress_token
+            .map(Id::deserialize)
+            .transpose()
+            .map_err(|_| bad_meta(".progressToken", "it must be a string or a whole number"))?;
+        let log_level = self
+            .log_level
+            .map(LogLevel::deserialize)
+            .transpose()
+            .map_err(|_| bad_meta(&format!(".{}", meta::LOG_LEVEL), "there is no such level"))?;
+        Ok(Meta { progress_token, log_level, capabilities })
+    }
+}
+
 impl<'a> Known<'a> {
     fn parse(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else { return Ok(Self::default()) };
@@ -253,61 +316,35 @@ impl<'a> Known<'a> {
             .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))
     }
 
-    /// The revision of the request, and what it says about itself.
-    fn meta(&self) -> Result<(String, Meta), RpcError> {
-        let bad =
-            |field: &str, message: &str| RpcError::invalid_params(format!("params._meta{field}: {message}"));
+    /// What the request says about itself.
+    fn meta(&self) -> Result<KnownMeta, RpcError> {
+        let needed = || format!("it must have {} and {}", meta::VERSION, meta::CAPABILITIES);
         let Some(meta) = self.meta else {
-            return Err(bad(
-                "",
-                &format!("it is missing; it must have {} and {}", meta::VERSION, meta::CAPABILITIES),
-            ));
+            return Err(bad_meta("", &format!("it is missing; {}", needed())));
         };
-        let known: KnownMeta =
-            serde_json::from_str(meta.get()).map_err(|error| bad("", &without_place(&error)))?;
-        let version = match known.version {
-            Some(Value::String(version)) => version,
-            Some(_) => return Err(bad(&format!(".{}", meta::VERSION), "it must be a string")),
-            None => return Err(bad(&format!(".{}", meta::VERSION), "it is missing")),
-        };
-        let capabilities = match known.capabilities {
-            Some(Value::Object(capabilities)) => capabilities,
-            Some(_) => return Err(bad(&format!(".{}", meta::CAPABILITIES), "it must be an object")),
-            None => return Err(bad(&format!(".{}", meta::CAPABILITIES), "it is missing")),
-        };
-        let progress_token = known
-            .progress_token
-            .map(Id::deserialize)
-            .transpose()
-            .map_err(|_| bad(".progressToken", "it must be a string or a whole number"))?;
-        let log_level = known
-            .log_level
-            .map(LogLevel::deserialize)
-            .transpose()
-            .map_err(|_| bad(&format!(".{}", meta::LOG_LEVEL), "there is no such level"))?;
-        Ok((version, Meta { progress_token, log_level, capabilities }))
+        // serde would take an array for the members of a struct.
+        if !meta.get().starts_with('{') {
+            return Err(bad_meta("", &format!("it must be an object; {}", needed())));
+        }
+        serde_json::from_str(meta.get()).map_err(|error| bad_meta("", &without_place(&error)))
     }
 
-    /// The parameter of this name, which must be a string.
-    fn text(&self, name: &str) -> Result<Cow<'a, str>, RpcError> {
-        let value = match name {
-            "name" => self.name,
-            "uri" => self.uri,
-            _ => self.task,
-        };
-        value
-            .and_then(|value| text(value).ok())
-            .ok_or_else(|| RpcError::invalid_params(format!("params.{name}: it must be a string")))
+    /// The parameter that `Mcp-Name` repeats, and what it says where it is a string.
+    fn named_by(&self, method: &str) -> Option<(&'static str, Option<Cow<'a, str>>)> {
+        let string = |value: Option<&'a RawValue>| value.and_then(|value| text(value).ok());
+        match method {
+            "tools/call" | "prompts/get" => Some(("name", string(self.name))),
+            "resources/read" => Some(("uri", string(self.uri))),
+            _ => None,
+        }
     }
 }
 
-/// The parameter that `Mcp-Name` repeats.
-fn named_by(method: &str) -> Option<&'static str> {
-    match method {
-        "tools/call" | "prompts/get" => Some("name"),
-        "resources/read" => Some("uri"),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
-        _ => None,
+impl Call {
+    /// What `Mcp-Name` has to say of it: for who sends it on.
+    pub fn mcp_name(&self) -> Option<String> {
+        let known = Known::parse(Some(&self.params)).ok()?;
+        known.named_by(&self.method)?.1.map(|name| encoded(&name))
     }
 }
 
@@ -315,12 +352,23 @@ fn named_by(method: &str) -> Option<&'static str> {
 fn check_headers(head: &Head<'_>, version: &str, method: &str, known: &Known<'_>) -> Result<(), RpcError> {
     same("MCP-Protocol-Version", head.version, version)?;
     same("Mcp-Method", head.method, method)?;
-    let Some(name) = named_by(method) else { return Ok(()) };
     // Without a name in the body there is nothing to compare with: that is refused as a bad parameter.
-    let Ok(name) = known.text(name) else { return Ok(()) };
+    let Some((_, Some(name))) = known.named_by(method) else { return Ok(()) };
     let Header::Once(value) = head.name else { return same("Mcp-Name", head.name, &name) };
     let plain = decoded(value).ok_or_else(|| mismatch("Mcp-Name", "it is not valid base64 of UTF-8"))?;
     same("Mcp-Name", Header::Once(&plain), &name)
+}
+
+/// Clients leave headers of notifications out; those that are there must be right.
+fn check_notification(head: &Head<'_>, method: &str) -> Result<(), RpcError> {
+    for (name, header, body) in
+        [("MCP-Protocol-Version", head.version, REVISION), ("Mcp-Method", head.method, method)]
+    {
+        if header != Header::Missing {
+            same(name, header, body)?;
+        }
+    }
+    Ok(())
 }
 
 fn same(name: &str, header: Header<'_>, body: &str) -> Result<(), RpcError> {
@@ -337,10 +385,18 @@ fn mismatch(name: &str, message: &str) -> RpcError {
 }
 
 /// The value of a header that may be wrapped: `=?base64?…?=`, of UTF-8.
-fn decoded(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub fn decoded(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Some(wrapped) = value.strip_prefix(b"=?base64?").and_then(|rest| rest.strip_suffix(b"?=")) else {
         return Some(Cow::Borrowed(value));
     };
     let plain = BASE64_STANDARD.decode(wrapped).ok()?;
     std::str::from_utf8(&plain).is_ok().then_some(Cow::Owned(plain))
+}
+
+/// A value as a header can say it, wrapped where it cannot as it is.
+pub fn encoded(value: &str) -> String {
+    let plain = value.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        && value.trim() == value
+        && !value.starts_with("=?base64?");
+    if plain { value.to_owned() } else { format!("=?base64?{}?=", BASE64_STANDARD.encode(value)) }
 }

@@ -10,8 +10,11 @@
 //! adds a ten-thousandth.
 
 use super::message::{self, Id, RpcError};
-use crate::{Time, text::Text, wire::json::escape_into};
-use base64::prelude::{BASE64_STANDARD, Engine};
+use crate::{
+    Time,
+    text::Text,
+    wire::json::{base64_into, escape_into},
+};
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Number, Value};
 use std::{fmt::Write, time::Duration};
@@ -49,7 +52,6 @@ pub struct Answering {
     framing: Framing,
     /// A progress notification up to the number, where the client asked for progress.
     progress_head: Option<Box<[u8]>>,
-    bytes: u64,
     /// The greatest progress that was told.
     told: f64,
     /// What was told beside signs of life.
@@ -75,9 +77,7 @@ impl Answering {
             id,
             framing,
             progress_head,
-            bytes: 0,
-            // Below whatever comes first, 0 included.
-            told: -1.0,
+            told: f64::NEG_INFINITY,
             base: 0.0,
             beats: 0,
             silent_since: now,
@@ -102,9 +102,7 @@ impl Answering {
 
     /// The same as base64 of exactly what was printed.
     pub fn output_base64(&mut self, text: &Text, now: Time, out: &mut BytesMut) -> bool {
-        self.piece(text, now, out, |text, out| {
-            out.put_slice(BASE64_STANDARD.encode(text.bytes().concat()).as_bytes())
-        })
+        self.piece(text, now, out, base64_into)
     }
 
     fn piece(
@@ -114,8 +112,8 @@ impl Answering {
         out: &mut BytesMut,
         write: impl FnOnce(&Text, &mut BytesMut),
     ) -> bool {
-        self.bytes += text.len() as u64;
-        let Some(()) = self.begin(self.bytes as f64, now, out) else { return false };
+        // From what was told before on, also where that counted something else.
+        let Some(()) = self.begin(self.base + text.len() as f64, now, out) else { return false };
         out.put_slice(b",\"message\":\"");
         write(text, out);
         out.put_slice(b"\"}}");

@@ -1,8 +1,7 @@
 //! Events to bytes.
 
-use super::super::json::escape_into;
+use super::super::json::{base64_into, escape_into};
 use crate::text::Text;
-use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write;
 
@@ -86,20 +85,8 @@ impl Event<'_> {
     }
 
     fn base64(&mut self, text: &Text) {
-        let [head, body] = text.bytes();
-        let joined;
-        let bytes = if head.is_empty() {
-            body
-        } else {
-            joined = [head, body].concat();
-            &joined
-        };
         self.out.put_slice(b"data: {\"base64\":\"");
-        let start = self.out.len();
-        self.out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-        // The space is exactly what standard base64 needs, so this cannot fail; nothing is left if it did.
-        let written = BASE64_STANDARD.encode_slice(bytes, &mut self.out[start..]).unwrap_or(0);
-        self.out.truncate(start + written);
+        base64_into(text, self.out);
     }
 }
 

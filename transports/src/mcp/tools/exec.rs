@@ -1,6 +1,6 @@
 //! `exec`: a command, its output as it prints where that was asked for, and its result.
 
-use super::{super::plane, From, Reply, arguments, error_schema, sandbox, sandbox_schema};
+use super::{super::plane, Reply, RequestContext, arguments, error_schema, sandbox, sandbox_schema};
 use crate::{
     ApiError, Plane,
     api::{Env, exec::ExecRequest},
@@ -40,7 +40,8 @@ pub(super) fn tool() -> Tool {
         name: "exec",
         title: Some("Run a command"),
         description: "Runs a shell command (bash -lc) in a sandbox and returns its exit code and the end of what it \
-            printed: the last 256 KiB of stdout and of stderr each. A command that fails is a normal result: look at \
+            printed to stdout and to stderr: about the last 128 KiB of each as text, twice that in structuredContent; \
+            stdout_truncated and stderr_truncated say where there was more. A command that fails is a normal result: look at \
             exit_code. It is killed when it takes longer than timeout, or when this call is cancelled; for what should go \
             on (servers, watchers) use the tool process instead. With stream: true its output also comes as progress \
             notifications while it runs.",
@@ -112,20 +113,20 @@ pub(super) fn tool() -> Tool {
 
 pub(super) async fn call(
     plane: &Arc<Plane>,
-    from: &From,
+    context: &RequestContext,
     json: &str,
     wants_progress: bool,
 ) -> Result<Reply, ApiError> {
     let Arguments { sandbox: named, stream, command, cwd, env, user, timeout, stdin, encoding } =
         arguments(json)?;
     let call = ExecRequest { command, cwd, env, user, timeout, stdin, encoding }.check()?;
-    let entry = sandbox(plane, &from.caller, named.as_deref())?;
+    let entry = sandbox(plane, &context.caller, named.as_deref())?;
     let delivery = if stream && wants_progress {
-        Delivery::Streamed { connection: from.connection.clone() }
+        Delivery::Streamed { connection: context.connection.clone() }
     } else {
         Delivery::AtTheEnd
     };
-    let stream = plane.exec(&from.caller, entry.id(), call, delivery).await?;
+    let stream = plane.exec(&context.caller, entry.id(), call, delivery).await?;
     Ok(Reply::Later(Box::new(Running { stream })))
 }
 

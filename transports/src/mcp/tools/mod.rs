@@ -4,7 +4,7 @@ mod exec;
 mod process;
 mod sandboxes;
 
-use super::{From, Outcome, Reply, plane};
+use super::{Outcome, Reply, RequestContext, plane};
 use crate::{
     ApiError, Plane, api,
     plane::{sandboxes::Entry, tokens::Caller},
@@ -14,7 +14,6 @@ use hangar_core::wire::mcp::{
     request::Call,
     types::{Tool, ToolCall},
 };
-use hyper::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json, value::RawValue};
 use std::sync::Arc;
@@ -26,27 +25,27 @@ pub(super) fn list() -> [Tool; 3] {
 
 /// Calls a tool. What is wrong with its arguments, or with what they ask for, is told in a result, so that a model can
 /// mend it.
-pub(super) async fn call(plane: &Arc<Plane>, from: &From, call: &Call, tool: ToolCall) -> Reply {
+pub(super) async fn call(plane: &Arc<Plane>, context: &RequestContext, call: &Call, tool: ToolCall) -> Reply {
     let arguments = tool.arguments.as_deref().map_or("{}", RawValue::get);
     let streams = call.meta.progress_token.is_some();
     let answered = match tool.name.as_str() {
-        "exec" => exec::call(plane, from, arguments, streams).await,
-        "process" => process::call(plane, from, arguments, streams).await,
-        "sandboxes" => sandboxes::call(plane, from, arguments).await,
+        "exec" => exec::call(plane, context, arguments, streams).await,
+        "process" => process::call(plane, context, arguments, streams).await,
+        "sandboxes" => sandboxes::call(plane, context, arguments).await,
         other => {
             let names = list().map(|tool| tool.name).join(", ");
             let message = format!("params.name: there is no tool {other}; there is {names}");
             return Reply::Now(Err(RpcError::invalid_params(message)));
         }
     };
-    answered.unwrap_or_else(|error| Reply::Now(refused(plane, &from.caller, &error)))
+    answered.unwrap_or_else(|error| Reply::Now(refused(plane, &context.caller, &error)))
 }
 
 /// Why a tool did not do what it was asked to, and what to do next.
 fn refused(plane: &Plane, caller: &Caller, error: &ApiError) -> Outcome {
-    let next = match (error.code(), error.to_string().as_str()) {
-        ("not_found", "no such sandbox") => Some(format!("There is {}", names(plane, caller))),
-        ("not_found", "no such process") => {
+    let next = match (error.code(), error.missing()) {
+        ("not_found", Some("sandbox")) => Some(format!("There is {}", names(plane, caller))),
+        ("not_found", Some("process")) => {
             Some("Use action list to see your processes; one that ended is listed for 10 minutes".to_owned())
         }
         ("process_exited", _) => {
@@ -56,8 +55,6 @@ fn refused(plane: &Plane, caller: &Caller, error: &ApiError) -> Outcome {
             Some("Kill one that is no longer needed, or wait for its end".to_owned())
         }
         ("too_many_streams", _) => Some("Wait for another call to end, and try again".to_owned()),
-        ("sandbox_paused", _) => Some("Its owner has to resume it".to_owned()),
-        ("unknown_field", _) => None,
         _ => None,
     };
     plane::refused(error, next.as_deref())
@@ -67,7 +64,16 @@ fn refused(plane: &Plane, caller: &Caller, error: &ApiError) -> Outcome {
 fn names(plane: &Plane, caller: &Caller) -> String {
     let names: Vec<String> =
         plane.sandboxes().visible(caller).iter().map(|entry| entry.name().to_owned()).collect();
-    if names.is_empty() { "none: make one with the tool sandboxes".to_owned() } else { names.join(", ") }
+    if names.is_empty() { format!("none{}", making_one(plane, caller)) } else { names.join(", ") }
+}
+
+/// How the caller gets a sandbox, if they may make one.
+fn making_one(plane: &Plane, caller: &Caller) -> &'static str {
+    if caller.is_admin() && plane.sandboxes().can_make() {
+        ": make one with the tool sandboxes, action create"
+    } else {
+        ""
+    }
 }
 
 /// The arguments of a tool: an object, whose faults are told by their field.
@@ -87,7 +93,7 @@ fn sandbox(plane: &Plane, caller: &Caller, named: Option<&str>) -> Result<Arc<En
         Ok([only]) => plane.sandboxes().reachable(caller, only.id()),
         Err(several) => {
             let message = if several.is_empty() {
-                "sandbox: there is none; make one with the tool sandboxes, action create".to_owned()
+                format!("sandbox: there is none{}", making_one(plane, caller))
             } else {
                 format!("sandbox: there is more than one: {}; say which", names(plane, caller))
             };
@@ -107,7 +113,7 @@ fn sandbox_schema() -> Value {
 /// An action that a tool does not have.
 fn unknown_action(action: &str, actions: &[&str]) -> ApiError {
     let message = format!("action: there is no {action}; there is {}", actions.join(", "));
-    ApiError::new(StatusCode::BAD_REQUEST, "unknown_action", message)
+    ApiError::bad_field("action", "unknown_action", message)
 }
 
 /// What is refused is told in `structuredContent`, too.

@@ -1,45 +1,26 @@
-//! `process`: background processes.
+//! `process`: background processes. Reading one is in [`attach`].
+
+mod attach;
 
 use super::{
-    super::plane, From, Reply, arguments, error_schema, sandbox, sandbox_schema, sandboxes::Action,
+    super::plane, Reply, RequestContext, arguments, error_schema, sandbox, sandbox_schema, sandboxes::Action,
     unknown_action,
 };
 use crate::{
     ApiError, Plane,
     api::{
         Env,
-        process::{ApiView, InputRequest, StartRequest},
+        process::{ApiView, InputRequest, MAX_WAIT, StartRequest},
     },
-    mcp::{Step, Work},
-    plane::{
-        follow::{Event, FollowStream, Following, Start},
-        processes::Background,
-    },
+    plane::processes::Background,
 };
-use hangar_backends::runtime::{Deadline, until};
-use hangar_core::{
-    Close, Time,
-    exec::Encoding,
-    log::Gap,
-    process::Process,
-    tail::Tail,
-    wire::{mcp::types::Tool, process::GapView},
-};
+use hangar_backends::runtime::until;
+use hangar_core::{process::Process, wire::mcp::types::Tool};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 const ACTIONS: [&str; 5] = ["start", "attach", "input", "kill", "list"];
-
-/// Seconds that `attach` may wait.
-const MAX_WAIT: f64 = 600.0;
-
-/// Bytes at the end of the output that `attach` gives.
-const TAIL: usize = 64 * 1024;
 
 /// How long `kill` waits for the end: TERM, 3 s, KILL, and what that takes.
 const KILL: Duration = Duration::from_secs(5);
@@ -57,18 +38,6 @@ struct StartArguments {
     #[serde(default)]
     env: Env,
     max_log_bytes: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AttachArguments {
-    #[serde(rename = "action")]
-    _action: IgnoredAny,
-    sandbox: Option<String>,
-    process_id: String,
-    since: Option<u64>,
-    #[serde(default)]
-    wait_seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -107,9 +76,10 @@ pub(super) fn tool() -> Tool {
         title: Some("Background processes"),
         description: "Background processes, which go on when a call ends. \
             start: starts a command (bash -lc) and returns its process_id at once. \
-            attach: returns what it printed from the offset since on (all that is kept without it), then waits up to \
-            wait_seconds for more, or until it ends; returns the last 64 KiB of that, its state and exit_code, and next: \
-            pass that as since the next time. With progress asked for, output comes as it prints. \
+            attach: reads what it printed from the offset since on (all that is kept without it), then waits up to \
+            wait_seconds for more, or until it ends; returns the last 64 KiB of what it read, its state and exit_code, and \
+            next: pass that as since the next time, at once where it is below end. With progress asked for, output comes \
+            as it prints, at a limited pace. \
             input: writes to its stdin; eof ends that. \
             kill: ends it and what it started: TERM, and KILL 3 s later. \
             list: your processes, those of the last 10 minutes included. \
@@ -197,41 +167,49 @@ fn output_schema() -> Value {
 
 pub(super) async fn call(
     plane: &Arc<Plane>,
-    from: &From,
+    context: &RequestContext,
     json: &str,
     wants_progress: bool,
 ) -> Result<Reply, ApiError> {
     let value = match arguments::<Action>(json)?.action.as_str() {
-        "start" => start(plane, from, arguments(json)?).await?,
-        "attach" => return attach(plane, from, arguments(json)?, wants_progress),
-        "input" => input(plane, from, arguments(json)?)?,
-        "kill" => kill(plane, from, arguments(json)?).await?,
-        "list" => list(plane, from, arguments(json)?)?,
+        "start" => start(plane, context, arguments(json)?).await?,
+        "attach" => return attach::call(plane, context, arguments(json)?, wants_progress),
+        "input" => input(plane, context, arguments(json)?)?,
+        "kill" => kill(plane, context, arguments(json)?).await?,
+        "list" => list(plane, context, arguments(json)?)?,
         other => return Err(unknown_action(other, &ACTIONS)),
     };
     Ok(Reply::Now(plane::result(value)))
 }
 
-async fn start(plane: &Arc<Plane>, from: &From, arguments: StartArguments) -> Result<Value, ApiError> {
+async fn start(
+    plane: &Arc<Plane>,
+    context: &RequestContext,
+    arguments: StartArguments,
+) -> Result<Value, ApiError> {
     let StartArguments { _action, sandbox: named, command, argv, name, cwd, env, max_log_bytes } = arguments;
     let call =
         StartRequest { command, argv, name, cwd, env, tty: None, max_log_bytes, stdin: None }.check()?;
-    let entry = sandbox(plane, &from.caller, named.as_deref())?;
-    let background = plane.start_process(&from.caller, entry.id(), call).await?;
+    let entry = sandbox(plane, &context.caller, named.as_deref())?;
+    let background = plane.start_process(&context.caller, entry.id(), call).await?;
     Ok(view(&background).into())
 }
 
-fn input(plane: &Plane, from: &From, arguments: InputArguments) -> Result<Value, ApiError> {
+fn input(plane: &Plane, context: &RequestContext, arguments: InputArguments) -> Result<Value, ApiError> {
     let InputArguments { _action, sandbox, process_id, input, base64, eof } = arguments;
     let (data, eof) = InputRequest { input, base64, eof }.check()?;
-    let background = find(plane, from, sandbox.as_deref(), &process_id)?;
+    let background = find(plane, context, sandbox.as_deref(), &process_id)?;
     background.input(data, eof)?;
     Ok(view(&background).into())
 }
 
-async fn kill(plane: &Arc<Plane>, from: &From, arguments: KillArguments) -> Result<Value, ApiError> {
+async fn kill(
+    plane: &Arc<Plane>,
+    context: &RequestContext,
+    arguments: KillArguments,
+) -> Result<Value, ApiError> {
     let KillArguments { _action, sandbox, process_id } = arguments;
-    let background = find(plane, from, sandbox.as_deref(), &process_id)?;
+    let background = find(plane, context, sandbox.as_deref(), &process_id)?;
     background.stop();
     let watcher = background.handle().watcher();
     let over = std::future::poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over));
@@ -241,11 +219,11 @@ async fn kill(plane: &Arc<Plane>, from: &From, arguments: KillArguments) -> Resu
     Ok(view(&background).into())
 }
 
-fn list(plane: &Plane, from: &From, arguments: ListArguments) -> Result<Value, ApiError> {
+fn list(plane: &Plane, context: &RequestContext, arguments: ListArguments) -> Result<Value, ApiError> {
     let ListArguments { _action, sandbox } = arguments;
     let mut processes = Vec::new();
-    for reference in places(plane, from, sandbox.as_deref()) {
-        match plane.list_processes(&from.caller, &reference) {
+    for reference in places(plane, context, sandbox.as_deref()) {
+        match plane.list_processes(&context.caller, &reference) {
             Ok(some) => processes.extend(some.iter().map(|one| Value::from(view(one)))),
             // One that was not asked for is passed over.
             Err(error) if sandbox.is_some() => return Err(error),
@@ -256,24 +234,35 @@ fn list(plane: &Plane, from: &From, arguments: ListArguments) -> Result<Value, A
 }
 
 /// Where to look: in the sandbox that was named, or in all.
-fn places(plane: &Plane, from: &From, named: Option<&str>) -> Vec<String> {
+fn places(plane: &Plane, context: &RequestContext, named: Option<&str>) -> Vec<String> {
     named.map_or_else(
-        || plane.sandboxes().visible(&from.caller).iter().map(|entry| entry.id().to_owned()).collect(),
+        || plane.sandboxes().visible(&context.caller).iter().map(|entry| entry.id().to_owned()).collect(),
         |named| vec![named.to_owned()],
     )
 }
 
-/// The caller's process of this id or name.
-fn find(plane: &Plane, from: &From, named: Option<&str>, process: &str) -> Result<Arc<Background>, ApiError> {
-    let mut missing = ApiError::not_found("process");
-    for reference in places(plane, from, named) {
-        match plane.find_process(&from.caller, &reference, process) {
-            Ok(found) => return Ok(found),
-            Err(error) if named.is_some() => missing = error,
-            Err(_) => {}
+/// The caller's process of this id or name. One that is not named by its sandbox, too, has to be the only one.
+fn find(
+    plane: &Plane,
+    context: &RequestContext,
+    named: Option<&str>,
+    process: &str,
+) -> Result<Arc<Background>, ApiError> {
+    if let Some(sandbox) = named {
+        return plane.find_process(&context.caller, sandbox, process);
+    }
+    let places = places(plane, context, None);
+    let mut found: Vec<Arc<Background>> =
+        places.iter().filter_map(|place| plane.find_process(&context.caller, place, process).ok()).collect();
+    match (found.pop(), found.last()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(ApiError::not_found("process")),
+        (Some(last), Some(_)) => {
+            let names: Vec<&str> = found.iter().chain([&last]).map(|one| one.sandbox().name()).collect();
+            let message = format!("sandbox: {process} is in {}; say which", names.join(", "));
+            Err(ApiError::bad_field("sandbox", "ambiguous", message))
         }
     }
-    Err(missing)
 }
 
 /// A process, as this tool shows it.
@@ -284,140 +273,4 @@ fn view(background: &Background) -> Map<String, Value> {
     };
     view.insert("sandbox".to_owned(), background.sandbox().name().into());
     view
-}
-
-fn attach(
-    plane: &Arc<Plane>,
-    from: &From,
-    arguments: AttachArguments,
-    wants_progress: bool,
-) -> Result<Reply, ApiError> {
-    let AttachArguments { _action, sandbox, process_id, since, wait_seconds } = arguments;
-    if !(0.0..=MAX_WAIT).contains(&wait_seconds) {
-        let message = format!("wait_seconds: it must be from 0 to {MAX_WAIT}");
-        return Err(ApiError::bad_field("wait_seconds", "out_of_range", message));
-    }
-    let background = find(plane, from, sandbox.as_deref(), &process_id)?;
-    let following = Following {
-        start: since.map_or(Start::Oldest, Start::Offset),
-        encoding: Encoding::Text,
-        paced: wants_progress,
-        // Who waits holds as much as who streams.
-        leased: wants_progress || wait_seconds > 0.0,
-        connection: from.connection.clone(),
-    };
-    let stream = plane.follow(&from.caller, &background, following)?;
-    let next = stream.next();
-    let until = plane.runtime().now() + Duration::from_secs_f64(wait_seconds);
-    Ok(Reply::Later(Box::new(Attached {
-        stream,
-        until,
-        over: Deadline::default(),
-        goal: None,
-        tail: Tail::new(TAIL),
-        next,
-        gap: None,
-        cut: false,
-    })))
-}
-
-/// A process that is followed for a while. Dropped, it runs on.
-struct Attached {
-    stream: FollowStream,
-    until: Time,
-    over: Deadline,
-    /// Once the wait is over: the end of what was printed by then. A process may print faster than it is read.
-    goal: Option<u64>,
-    /// The last of the output since the last gap.
-    tail: Tail,
-    next: u64,
-    gap: Option<GapView>,
-    /// There was output before the last gap.
-    cut: bool,
-}
-
-impl Work for Attached {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        loop {
-            if self.goal.is_none() {
-                let runtime = Arc::clone(self.stream.plane().runtime());
-                if self.over.poll(&*runtime, Some(self.until), cx).is_ready() {
-                    let handle = self.stream.background().handle();
-                    self.goal = Some(handle.look(|process| process.log().end_offset()));
-                }
-            }
-            if self.goal.is_some_and(|goal| self.next >= goal) {
-                return Poll::Ready(self.done());
-            }
-            match self.stream.poll(cx) {
-                Poll::Ready(Event::Text { text, next, .. }) => {
-                    text.bytes().into_iter().for_each(|bytes| self.tail.push(bytes));
-                    self.next = next;
-                    return Poll::Ready(Step::Output(text));
-                }
-                Poll::Ready(Event::Frame(frame)) => {
-                    self.tail.push(&frame.data);
-                    self.next = frame.end();
-                }
-                Poll::Ready(Event::Gap(gap)) => self.skip(&gap),
-                Poll::Ready(Event::Closed { reason, drain_timed_out, .. }) => {
-                    return Poll::Ready(Step::Done(plane::result(self.shown(reason, drain_timed_out))));
-                }
-                Poll::Pending if self.goal.is_some() => return Poll::Ready(self.done()),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-    }
-}
-
-impl Attached {
-    /// The wait is over.
-    fn done(&mut self) -> Step {
-        self.stream.ended(Close::Done);
-        Step::Done(plane::result(self.shown(Close::Done, false)))
-    }
-
-    /// Output is gone: what comes now does not follow what came before.
-    fn skip(&mut self, gap: &Gap) {
-        self.cut |= !self.tail.is_empty();
-        self.tail = Tail::new(TAIL);
-        self.next = gap.to_offset;
-        let new = GapView::from(gap);
-        self.gap = Some(match self.gap.take() {
-            None => new,
-            // From the beginning of the first to the end of the last.
-            Some(old) => GapView {
-                from_seq: old.from_seq,
-                from_offset: old.from_offset,
-                bytes: old.bytes.zip(new.bytes).map(|(old, new)| old + new),
-                ..new
-            },
-        });
-    }
-
-    /// The process, with what it printed meanwhile.
-    fn shown(&mut self, reason: Close, drain_timed_out: bool) -> Value {
-        let mut view = view(self.stream.background());
-        let tail = std::mem::replace(&mut self.tail, Tail::new(0));
-        let truncated = self.cut || tail.is_truncated();
-        let from = self.next - tail.len() as u64;
-        if let Some(end) = view.insert("next".to_owned(), self.next.into()) {
-            view.insert("end".to_owned(), end);
-        }
-        view.insert("from".to_owned(), from.into());
-        view.insert("output".to_owned(), tail.into_text().into());
-        if let Some(gap) = &self.gap {
-            view.insert("gap".to_owned(), json!(gap));
-        }
-        if truncated {
-            view.insert("truncated".to_owned(), true.into());
-        }
-        if let Some(closed) = reason.row().closed {
-            view.insert("closed".to_owned(), closed.into());
-        }
-        if drain_timed_out {
-            view.insert("drain_timed_out".to_owned(), true.into());
-        }
-        view.into()
-    }
 }

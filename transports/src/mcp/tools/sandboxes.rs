@@ -1,6 +1,6 @@
 //! `sandboxes`: where commands can run.
 
-use super::{super::plane, From, Reply, arguments, error_schema, unknown_action};
+use super::{super::plane, Reply, RequestContext, arguments, error_schema, unknown_action};
 use crate::{
     ApiError, Plane,
     api::sandbox::{ListView, View},
@@ -86,8 +86,12 @@ pub(super) fn tool() -> Tool {
     }
 }
 
-pub(super) async fn call(plane: &Arc<Plane>, from: &From, json: &str) -> Result<Reply, ApiError> {
-    let caller = &from.caller;
+pub(super) async fn call(
+    plane: &Arc<Plane>,
+    context: &RequestContext,
+    json: &str,
+) -> Result<Reply, ApiError> {
+    let caller = &context.caller;
     let value = match arguments::<Action>(json)?.action.as_str() {
         "list" => {
             let ListArguments { _action } = arguments(json)?;
@@ -95,13 +99,13 @@ pub(super) async fn call(plane: &Arc<Plane>, from: &From, json: &str) -> Result<
         }
         "create" => {
             let CreateArguments { _action, name, cwd } = arguments(json)?;
-            admin_only(from)?;
+            admin_only(context)?;
             let entry = plane.create_sandbox(name.as_deref(), cwd.as_deref())?;
             json!({ "created": View::from(&*entry) })
         }
         "destroy" => {
             let DestroyArguments { _action, sandbox } = arguments(json)?;
-            admin_only(from)?;
+            admin_only(context)?;
             let entry = plane.sandboxes().find(caller, &sandbox)?;
             plane.destroy_sandbox(&entry).await?;
             json!({ "destroyed": Value::from(entry.name()) })
@@ -111,8 +115,8 @@ pub(super) async fn call(plane: &Arc<Plane>, from: &From, json: &str) -> Result<
     Ok(Reply::Now(plane::result(value)))
 }
 
-fn admin_only(from: &From) -> Result<(), ApiError> {
-    if from.caller.is_admin() {
+fn admin_only(context: &RequestContext) -> Result<(), ApiError> {
+    if context.caller.is_admin() {
         return Ok(());
     }
     Err(ApiError::forbidden("only an admin token makes and destroys sandboxes"))
