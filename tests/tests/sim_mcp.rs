@@ -257,6 +257,14 @@ fn a_process_is_started_followed_written_to_and_killed() {
         let shown = result(&told.answer);
         assert_eq!((told.output.as_str(), &shown["output"]), ("in\nthree", &json!("in\nthree")));
         assert_eq!((&shown["state"], &shown["exit_code"]), (&json!("exited"), &json!(4)));
+        // Or only until something comes.
+        let drips = start(world, "sleep 2000; out one; sleep 2000; out two").await;
+        let begun = world.now();
+        let arguments = json!({ "process_id": drips, "wait_seconds": 600, "until_output": true });
+        let told = attach(world, &arguments, None).await.to_end(world).await.unwrap();
+        assert_eq!(result(&told.answer)["output"], "one");
+        assert_eq!(world.now().since(begun), Duration::from_secs(2));
+        process(world, &json!({ "action": "kill", "process_id": drips })).await;
         let other = start(world, "hang").await;
         let killed = process(world, &json!({ "action": "kill", "process_id": other })).await;
         assert_eq!((&killed["state"], &killed["signal"]), (&json!("exited"), &json!("SIGTERM")));
@@ -267,7 +275,7 @@ fn a_process_is_started_followed_written_to_and_killed() {
             .iter()
             .map(|one| one["process_id"].as_str().unwrap())
             .collect();
-        assert_eq!(ids, [id.as_str(), other.as_str()]);
+        assert_eq!(ids, [id.as_str(), drips.as_str(), other.as_str()]);
     });
 }
 

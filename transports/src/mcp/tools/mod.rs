@@ -51,6 +51,13 @@ fn refused(plane: &Plane, caller: &Caller, error: &ApiError) -> Outcome {
         ("process_exited", _) => {
             Some("Use action attach to read how it ended and what it printed".to_owned())
         }
+        ("cursor_ahead", _) => {
+            Some("Pass what an earlier attach gave as next, or leave it out for all that is kept".to_owned())
+        }
+        ("stdin_full", _) => {
+            Some("It has not read what it was given before: wait, or write less at once".to_owned())
+        }
+        ("stdin_closed", _) => Some("Start another process to write more".to_owned()),
         ("too_many_processes", _) => {
             Some("Kill one that is no longer needed, or wait for its end".to_owned())
         }
@@ -72,7 +79,7 @@ fn making_one(plane: &Plane, caller: &Caller) -> &'static str {
     if caller.is_admin() && plane.sandboxes().can_make() {
         ": make one with the tool sandboxes, action create"
     } else {
-        ""
+        ": an admin has to make one that this token may use"
     }
 }
 

@@ -76,8 +76,9 @@ pub(super) fn tool() -> Tool {
         title: Some("Background processes"),
         description: "Background processes, which go on when a call ends. \
             start: starts a command (bash -lc) and returns its process_id at once. \
-            attach: reads what it printed from the offset since on (all that is kept without it), then waits up to \
-            wait_seconds for more, or until it ends; returns the last 64 KiB of what it read, its state and exit_code, and \
+            attach: reads what it printed from the offset since on (all that is kept without it), then goes on for \
+            wait_seconds or until it ends, whatever comes meanwhile, or with until_output only until something is \
+            there; returns the last 64 KiB of what it read, its state and exit_code, and \
             next: pass that as since the next time, at once where it is below end. With progress asked for, output comes \
             as it prints, at a limited pace. \
             input: writes to its stdin; eof ends that. \
@@ -118,7 +119,12 @@ pub(super) fn tool() -> Tool {
                     "minimum": 0,
                     "maximum": MAX_WAIT,
                     "default": 0,
-                    "description": "attach: how long to wait for output or the end",
+                    "description": "attach: how long to go on reading",
+                },
+                "until_output": {
+                    "type": "boolean",
+                    "default": false,
+                    "description": "attach: return as soon as there is output, and do not wait for the rest of the time",
                 },
                 "input": { "type": "string", "description": "input: text to write; end a line with a line break" },
                 "base64": { "type": "string", "description": "input: bytes to write, instead of input" },
@@ -134,6 +140,7 @@ fn output_schema() -> Value {
     let process = json!({
         "process_id": { "type": "string" },
         "sandbox": { "type": "string" },
+        "name": { "type": "string" },
         "command": { "type": "string" },
         "cwd": { "type": "string" },
         "state": { "enum": ["running", "exited"] },
@@ -272,5 +279,8 @@ fn view(background: &Background) -> Map<String, Value> {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     };
     view.insert("sandbox".to_owned(), background.sandbox().name().into());
+    if let Some(name) = &background.call().name {
+        view.insert("name".to_owned(), name.as_str().into());
+    }
     view
 }

@@ -29,8 +29,9 @@ pub(super) struct Arguments {
     sandbox: Option<String>,
     process_id: String,
     since: Option<u64>,
+    wait_seconds: Option<f64>,
     #[serde(default)]
-    wait_seconds: f64,
+    until_output: bool,
 }
 
 /// Reads a process, and waits for more of it.
@@ -40,7 +41,8 @@ pub(super) fn call(
     arguments: Arguments,
     wants_progress: bool,
 ) -> Result<Reply, ApiError> {
-    let Arguments { _action, sandbox, process_id, since, wait_seconds } = arguments;
+    let Arguments { _action, sandbox, process_id, since, wait_seconds, until_output } = arguments;
+    let wait_seconds = wait_seconds.unwrap_or_default();
     if !(0.0..=MAX_WAIT).contains(&wait_seconds) {
         let message = format!("wait_seconds: it must be from 0 to {MAX_WAIT}");
         return Err(ApiError::bad_field("wait_seconds", "out_of_range", message));
@@ -72,8 +74,10 @@ pub(super) fn call(
         over: Deadline::default(),
         goal: None,
         tail: Tail::new(TAIL),
+        until_output,
         from: next,
         pushed: 0,
+        came: false,
         next,
         gap: None,
         cut: false,
@@ -88,11 +92,15 @@ struct Attached {
     runtime: Arc<dyn Runtime>,
     /// Once the wait is over: the end of what was printed by then. A process may print faster than it is read.
     goal: Option<u64>,
+    /// Something to read is enough.
+    until_output: bool,
     /// The last of the output since the last gap.
     tail: Tail,
     /// The offset at which that begins, and how much of it there was.
     from: u64,
     pushed: u64,
+    /// Whether anything has come.
+    came: bool,
     next: u64,
     gap: Option<GapView>,
     /// There was output before the last gap.
@@ -125,7 +133,9 @@ impl Work for Attached {
                 Poll::Ready(Event::Closed { reason, drain_timed_out, .. }) => {
                     return Poll::Ready(Step::Done(plane::result(self.shown(reason, drain_timed_out))));
                 }
-                Poll::Pending if self.goal.is_some() => return Poll::Ready(self.done()),
+                Poll::Pending if self.goal.is_some() || self.until_output && self.came => {
+                    return Poll::Ready(self.done());
+                }
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -134,6 +144,7 @@ impl Work for Attached {
 
 impl Attached {
     fn push(&mut self, bytes: &[u8]) {
+        self.came = true;
         self.tail.push(bytes);
         self.pushed += bytes.len() as u64;
     }
