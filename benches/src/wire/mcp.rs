@@ -99,17 +99,8 @@ fn answered(message: &[u8]) -> Result<ExecResult> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Collected, *};
     use crate::measure::sink::Count;
-
-    #[derive(Default)]
-    struct Collected(Vec<u8>);
-
-    impl Sink for Collected {
-        fn payload(&mut self, _at_ns: u64, bytes: &[u8]) {
-            self.0.extend_from_slice(bytes);
-        }
-    }
 
     fn progress(text: &str) -> String {
         let text = serde_json::to_string(text).unwrap();

@@ -24,3 +24,15 @@ pub trait Sink {
         _ = tallied;
     }
 }
+
+/// Keeps the payload, for tests.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Collected(pub(crate) Vec<u8>);
+
+#[cfg(test)]
+impl Sink for Collected {
+    fn payload(&mut self, _at_ns: u64, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}

@@ -175,16 +175,7 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[derive(Default)]
-    struct Collected(Vec<u8>);
-
-    impl Sink for Collected {
-        fn payload(&mut self, _at_ns: u64, bytes: &[u8]) {
-            self.0.extend_from_slice(bytes);
-        }
-    }
+    use super::{super::Collected, *};
 
     fn decode(mut response: Response, answer: &str, cut: usize) -> Result<(Response, Vec<u8>)> {
         let mut collected = Collected::default();

@@ -230,17 +230,8 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Collected, *};
     use crate::measure::sink::Count;
-
-    #[derive(Default)]
-    struct Collected(Vec<u8>);
-
-    impl Sink for Collected {
-        fn payload(&mut self, _at_ns: u64, bytes: &[u8]) {
-            self.0.extend_from_slice(bytes);
-        }
-    }
 
     fn decode(pieces: &[&[u8]]) -> Result<(Events, Vec<u8>)> {
         let (mut events, mut collected) = (Events::default(), Collected::default());
