@@ -6,8 +6,10 @@ use hangar_core::{
     testing::mcp::{OFFERS, Request, run_request},
     text::Text,
     wire::mcp::{
+        head::{Head, Header, decoded, encoded},
         message::{Id, RpcError, code},
-        request::{Head, Header, LogLevel, Refusal, Verdict, accept, accept_line, decoded, encoded},
+        meta::LogLevel,
+        request::{Refusal, Verdict, accept, accept_line},
         response::{Answering, Framing, HEARTBEAT, Progress},
         types::{Cache, Implementation, ToolResult, cacheable, complete},
     },

@@ -6,8 +6,9 @@ use crate::{
     text::Text,
     wire::mcp::{
         REVISION,
+        head::{Head, Header},
         message::{Id, RpcError, code},
-        request::{self, Head, Header, Offers, Verdict},
+        request::{self, Offers, Verdict},
         response::{Answering, Framing, HEARTBEAT, Progress},
     },
 };

@@ -6,7 +6,8 @@ use hangar_core::{
     Time,
     wire::mcp::{
         message::{RpcError, code},
-        request::{Call, LogLevel},
+        meta::LogLevel,
+        request::Call,
         response::Progress,
         types::{ToolCall, complete},
     },

@@ -4,8 +4,9 @@ use super::{Call, Scope, events};
 use crate::{ApiError, body::Body, mcp, sse::EventBody};
 use bytes::Bytes;
 use hangar_core::wire::mcp::{
+    head::{Head, Header},
     message::{self, Id, RpcError, code},
-    request::{self, Head, Header, Verdict},
+    request::{self, Verdict},
     response::Framing,
 };
 use hyper::{

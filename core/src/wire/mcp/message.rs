@@ -250,3 +250,9 @@ pub fn notification(method: &str, params: &Value) -> String {
     }
     serde_json::to_string(&Notification { jsonrpc: "2.0", method, params }).unwrap_or_default()
 }
+
+/// What was wrong, without where in a text that its reader does not see.
+pub(super) fn without_place(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message.rfind(" at line ").map_or(message.as_str(), |at| &message[..at]).to_owned()
+}

@@ -14,51 +14,13 @@
 
 use super::{
     REVISION,
-    message::{Id, Malformed, Message, RpcError, code, text},
-    meta,
+    head::{Head, Header, decoded, encoded, mismatch, same},
+    message::{Id, Malformed, Message, RpcError, code, text, without_place},
+    meta::{KnownMeta, Meta},
 };
-use base64::prelude::{BASE64_STANDARD, Engine};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{json, value::RawValue};
 use std::borrow::Cow;
-
-/// The headers of a request that count. Names are in any case; spaces around a value are not part of it.
-#[derive(Clone, Debug, Default)]
-pub struct Head<'a> {
-    /// `Content-Type`.
-    pub content_type: Option<&'a [u8]>,
-    /// Every `Accept`.
-    pub accept: Vec<&'a [u8]>,
-    /// `MCP-Protocol-Version`.
-    pub version: Header<'a>,
-    /// `Mcp-Method`.
-    pub method: Header<'a>,
-    /// `Mcp-Name`.
-    pub name: Header<'a>,
-}
-
-/// A header that may be there once.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Header<'a> {
-    /// It is not there.
-    #[default]
-    Missing,
-    /// It is there, once.
-    Once(&'a [u8]),
-    /// It is there more than once: nobody knows which of them whoever routed the request believed.
-    Twice,
-}
-
-impl<'a> Header<'a> {
-    /// From all the values of a header.
-    pub fn of(mut values: impl Iterator<Item = &'a [u8]>) -> Self {
-        match (values.next(), values.next()) {
-            (None, _) => Self::Missing,
-            (Some(value), None) => Self::Once(value.trim_ascii()),
-            (Some(_), Some(_)) => Self::Twice,
-        }
-    }
-}
 
 /// What a server offers.
 #[derive(Clone, Copy, Debug)]
@@ -110,44 +72,12 @@ pub struct Call {
     pub meta: Meta,
 }
 
-/// What a request says about itself.
-#[derive(Clone, Debug, Default)]
-pub struct Meta {
-    /// Under which name it wants progress, if it does.
-    pub progress_token: Option<Id>,
-    /// From which level on it wants log messages, if it does.
-    pub log_level: Option<LogLevel>,
-    /// What its client can do.
-    pub capabilities: Map<String, Value>,
-}
-
-/// How grave a log message is, the least first.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each is the level of its name, of RFC 5424")]
-pub enum LogLevel {
-    Debug,
-    Info,
-    Notice,
-    Warning,
-    Error,
-    Critical,
-    Alert,
-    Emergency,
-}
-
 impl Call {
     /// Its parameters; what is not known of them is passed over.
     pub fn params<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         serde_json::from_str(self.params.get())
             .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))
     }
-}
-
-/// What was wrong, without where in a text that its reader does not see.
-fn without_place(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    message.rfind(" at line ").map_or(message.as_str(), |at| &message[..at]).to_owned()
 }
 
 /// What becomes of an HTTP request.
@@ -200,7 +130,7 @@ fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers<'_>) -> Result<
     };
     let fail = |error| refusal(Some(id.clone()), error);
     let known = Known::parse(params).map_err(fail)?;
-    let meta = known.meta().map_err(|error| fail(with_revision(error, &method)))?;
+    let meta = KnownMeta::parse(known.meta).map_err(|error| fail(with_revision(error, &method)))?;
     let version = meta.version().map_err(fail)?;
     if let Some(head) = head {
         check_headers(head, version, &method, &known).map_err(fail)?;
@@ -254,79 +184,11 @@ struct Known<'a> {
     uri: Option<&'a RawValue>,
 }
 
-/// The parts of `_meta` that the ladder looks at.
-#[derive(Deserialize)]
-struct KnownMeta {
-    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<Value>,
-    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Option<Value>,
-    #[serde(rename = "io.modelcontextprotocol/logLevel")]
-    log_level: Option<Value>,
-    #[serde(default, rename = "progressToken", deserialize_with = "token")]
-    progress_token: Option<Value>,
-}
-
-/// A token that is there, null included.
-fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
-}
-
-fn bad_meta(field: &str, message: &str) -> RpcError {
-    RpcError::invalid_params(format!("params._meta{field}: {message}"))
-}
-
-impl KnownMeta {
-    /// The revision of the request.
-    fn version(&self) -> Result<&str, RpcError> {
-        let field = format!(".{}", meta::VERSION);
-        match &self.version {
-            Some(Value::String(version)) => Ok(version),
-            Some(_) => Err(bad_meta(&field, "it must be a string")),
-            None => Err(bad_meta(&field, "it is missing")),
-        }
-    }
-
-    /// The rest of it.
-    fn whole(self) -> Result<Meta, RpcError> {
-        let field = format!(".{}", meta::CAPABILITIES);
-        let capabilities = match self.capabilities {
-            Some(Value::Object(capabilities)) => capabilities,
-            Some(_) => return Err(bad_meta(&field, "it must be an object")),
-            None => return Err(bad_meta(&field, "it is missing")),
-        };
-        let progress_token = self
-            .progress_token
-            .map(Id::deserialize)
-            .transpose()
-            .map_err(|_| bad_meta(".progressToken", "it must be a string or a whole number"))?;
-        let log_level = self
-            .log_level
-            .map(LogLevel::deserialize)
-            .transpose()
-            .map_err(|_| bad_meta(&format!(".{}", meta::LOG_LEVEL), "there is no such level"))?;
-        Ok(Meta { progress_token, log_level, capabilities })
-    }
-}
-
 impl<'a> Known<'a> {
     fn parse(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else { return Ok(Self::default()) };
         serde_json::from_str(params.get())
             .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))
-    }
-
-    /// What the request says about itself.
-    fn meta(&self) -> Result<KnownMeta, RpcError> {
-        let needed = || format!("it must have {} and {}", meta::VERSION, meta::CAPABILITIES);
-        let Some(meta) = self.meta else {
-            return Err(bad_meta("", &format!("it is missing; {}", needed())));
-        };
-        // serde would take an array for the members of a struct.
-        if !meta.get().starts_with('{') {
-            return Err(bad_meta("", &format!("it must be an object; {}", needed())));
-        }
-        serde_json::from_str(meta.get()).map_err(|error| bad_meta("", &without_place(&error)))
     }
 
     /// The parameter that `Mcp-Name` repeats, and what it says where it is a string.
@@ -369,34 +231,4 @@ fn check_notification(head: &Head<'_>, method: &str) -> Result<(), RpcError> {
         }
     }
     Ok(())
-}
-
-fn same(name: &str, header: Header<'_>, body: &str) -> Result<(), RpcError> {
-    match header {
-        Header::Once(value) if value == body.as_bytes() => Ok(()),
-        Header::Once(_) => Err(mismatch(name, &format!("it does not say {body}, which the body says"))),
-        Header::Missing => Err(mismatch(name, &format!("it is missing; the body says {body}"))),
-        Header::Twice => Err(mismatch(name, "it is there more than once")),
-    }
-}
-
-fn mismatch(name: &str, message: &str) -> RpcError {
-    RpcError::new(code::HEADER_MISMATCH, format!("the header {name}: {message}"))
-}
-
-/// The value of a header that may be wrapped: `=?base64?…?=`, of UTF-8.
-pub fn decoded(value: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let Some(wrapped) = value.strip_prefix(b"=?base64?").and_then(|rest| rest.strip_suffix(b"?=")) else {
-        return Some(Cow::Borrowed(value));
-    };
-    let plain = BASE64_STANDARD.decode(wrapped).ok()?;
-    std::str::from_utf8(&plain).is_ok().then_some(Cow::Owned(plain))
-}
-
-/// A value as a header can say it, wrapped where it cannot as it is.
-pub fn encoded(value: &str) -> String {
-    let plain = value.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-        && value.trim() == value
-        && !value.starts_with("=?base64?");
-    if plain { value.to_owned() } else { format!("=?base64?{}?=", BASE64_STANDARD.encode(value)) }
 }
