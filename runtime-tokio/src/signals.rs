@@ -75,6 +75,8 @@ mod tests {
     #[test]
     fn each_signal_is_told_apart_and_the_second_one_seen() {
         let threads = Threads::new().unwrap();
+        // Under `nohup` none would come of those.
+        keep_ignored_from_commands(&threads.runtime()).unwrap();
         let mut signals = StopSignals::listen(&threads.runtime()).unwrap();
         threads.block_on(async {
             for (sent, told) in [
