@@ -37,11 +37,13 @@
 //! * [`process`]: one process, from its start to its last byte.
 //! * [`exec`]: one command's output on its way to one client, and its result.
 //! * [`attach`]: a process's output for a client that comes and goes.
+//! * [`changes`]: what changed, for a client that follows it.
 //! * [`wire`]: bytes to typed messages and back.
 
 #![forbid(unsafe_code)]
 
 pub mod attach;
+pub mod changes;
 pub mod close;
 pub mod exec;
 pub mod limits;

@@ -4,7 +4,9 @@
 //! printed with them: a file of those bytes in `fuzz/corpus/<target>/` makes it a test for good.
 
 use arbitrary::Arbitrary;
-use hangar_core::testing::{attach, exec, limits, log, mcp, pace, process, scenario, sse, tail, text};
+use hangar_core::testing::{
+    attach, changes, exec, limits, log, mcp, pace, process, scenario, sse, tail, text,
+};
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
 
@@ -75,6 +77,11 @@ fn sse_decoder() {
 #[test]
 fn sse_round_trip() {
     check(300, sse::run_round_trip);
+}
+
+#[test]
+fn changes() {
+    check(400, changes::run);
 }
 
 #[test]

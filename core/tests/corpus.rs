@@ -1,7 +1,9 @@
 //! Replays what the fuzz targets found worth keeping: every file of `fuzz/corpus/<target>/` is a scenario that has to
 //! pass.
 
-use hangar_core::testing::{self, attach, control, exec, limits, log, mcp, pace, process, sse, tail, text};
+use hangar_core::testing::{
+    self, attach, changes, control, exec, limits, log, mcp, pace, process, sse, tail, text,
+};
 use std::{fs, path::Path};
 
 fn replay(target: &str, run: impl Fn(&[u8])) {
@@ -76,6 +78,11 @@ fn limits() {
 #[test]
 fn mcp_request() {
     replay("mcp_request", |bytes| testing::run(bytes, mcp::run_request));
+}
+
+#[test]
+fn changes() {
+    replay("changes", |bytes| testing::run(bytes, changes::run));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! states. It may be slow and it may keep everything.
 
 pub mod attach;
+pub mod changes;
 mod clock;
 mod contract;
 pub mod control;
