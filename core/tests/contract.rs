@@ -5,7 +5,7 @@
 
 use arbitrary::Arbitrary;
 use hangar_core::testing::{
-    attach, changes, exec, limits, log, mcp, pace, process, scenario, sse, tail, text,
+    attach, changes, exec, limits, listen, log, mcp, pace, process, scenario, sse, tail, text,
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
@@ -82,6 +82,11 @@ fn sse_round_trip() {
 #[test]
 fn changes() {
     check(400, changes::run);
+}
+
+#[test]
+fn mcp_listen() {
+    check(400, listen::run);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! pass.
 
 use hangar_core::testing::{
-    self, attach, changes, control, exec, limits, log, mcp, pace, process, sse, tail, text,
+    self, attach, changes, control, exec, limits, listen, log, mcp, pace, process, sse, tail, text,
 };
 use std::{fs, path::Path};
 
@@ -83,6 +83,11 @@ fn mcp_request() {
 #[test]
 fn changes() {
     replay("changes", |bytes| testing::run(bytes, changes::run));
+}
+
+#[test]
+fn mcp_listen() {
+    replay("mcp_listen", |bytes| testing::run(bytes, listen::run));
 }
 
 #[test]

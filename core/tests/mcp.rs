@@ -7,6 +7,7 @@ use hangar_core::{
     text::Text,
     wire::mcp::{
         head::{Head, Header, decoded, encoded},
+        listen::{Filter, List, MAX_RESOURCES},
         message::{Id, RpcError, code},
         meta::LogLevel,
         request::{Refusal, Verdict, accept, accept_line},
@@ -415,6 +416,51 @@ fn progress_of_another_kind_grows_too() {
         Answering::new(Id::Number(1.into()), Some(&Id::Text("t".into())), Framing::Lines, now);
     assert!(answering.progress(&at(-20.0), now, &mut out) && answering.progress(&at(-10.0), now, &mut out));
     out.clear();
+}
+
+#[test]
+fn a_filter_says_what_is_wished_or_what_is_wrong_with_it() {
+    let parse = |params: Value| Filter::parse(params.as_object().expect("an object"));
+    let filter = parse(json!({ "notifications": {
+        "toolsListChanged": true,
+        "promptsListChanged": false,
+        "resourceSubscriptions": ["b://", "a://1", "b://", ""],
+        "taskIds": ["1"],
+    }}))
+    .unwrap();
+    assert_eq!(filter.lists.into_iter().collect::<Vec<_>>(), [List::Tools]);
+    assert_eq!(filter.resources.iter().map(|uri| &**uri).collect::<Vec<_>>(), ["b://", "a://1", ""]);
+    assert_eq!(parse(json!({ "notifications": {} })), Ok(Filter::default()));
+    assert_eq!(Filter::default().to_json(), json!({}));
+
+    let many = |count: usize| json!({ "notifications": { "resourceSubscriptions": vec!["a://"; count] } });
+    assert_eq!(parse(many(MAX_RESOURCES)).unwrap().resources.len(), 1);
+    for (params, field) in [
+        (json!({}), ": it is missing"),
+        (json!({ "notifications": null }), ": it must be an object"),
+        (json!({ "notifications": [] }), ": it must be an object"),
+        (
+            json!({ "notifications": { "resourcesListChanged": 1 } }),
+            ".resourcesListChanged: it must be true or false",
+        ),
+        (
+            json!({ "notifications": { "promptsListChanged": null } }),
+            ".promptsListChanged: it must be true or false",
+        ),
+        (
+            json!({ "notifications": { "resourceSubscriptions": "a://" } }),
+            ".resourceSubscriptions: it must be an array",
+        ),
+        (
+            json!({ "notifications": { "resourceSubscriptions": ["a://", 1] } }),
+            ".resourceSubscriptions[1]: it must be a string",
+        ),
+        (many(MAX_RESOURCES + 1), ".resourceSubscriptions: it has more than 1024 URIs"),
+    ] {
+        let error = parse(params).unwrap_err();
+        assert_eq!(error.code, code::INVALID_PARAMS);
+        assert_eq!(error.message, format!("params.notifications{field}"));
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub mod control;
 mod draw;
 pub mod exec;
 pub mod limits;
+pub mod listen;
 pub mod log;
 pub mod mcp;
 pub mod pace;

@@ -10,6 +10,8 @@ pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// From which level on a request wants log messages.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// To which subscription a message belongs.
+pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// Who answers.
 pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 

@@ -12,10 +12,12 @@
 //! * [`head`], [`meta`]: what a request says beside what it asks for.
 //! * [`request`]: the ladder from a request to a call.
 //! * [`response`]: progress and the one answer.
+//! * [`listen`]: what changes, for a client that asks to be told.
 //! * [`types`]: what the methods take and give.
 
 pub mod head;
 pub mod lines;
+pub mod listen;
 pub mod message;
 pub mod meta;
 pub mod request;
