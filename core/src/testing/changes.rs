@@ -163,6 +163,8 @@ fn drive(scenario: &Scenario, steady: bool) -> Vec<Output<u8>> {
                 model.closing = true;
             }
         }
+        let followed = if model.closing { 0 } else { model.topics.len() };
+        assert_eq!((changes.len(), changes.is_empty()), (followed, followed == 0));
         for _ in 0..*polls {
             let output = contract.poll(&mut changes, clock.now);
             model.check(&output, contract.time(clock.now));
