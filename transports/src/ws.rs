@@ -87,7 +87,7 @@ pub(crate) struct Session {
     /// None once it has ended and its lease was given back.
     stream: Option<FollowStream>,
     /// The process, for what the client asks of it.
-    background: Arc<crate::plane::processes::Background>,
+    background: Arc<crate::plane::background::Background>,
     context: WebSocketContext,
     inbound: Inbound,
     outbox: Outbox,

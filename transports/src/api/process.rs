@@ -4,7 +4,7 @@ use super::{Env, check_place, no_nul};
 use crate::{
     ApiError,
     plane::{
-        processes::{Background, DEFAULT_LOG_BYTES, MAX_LOG_BYTES, StartCall},
+        background::{Background, DEFAULT_LOG_BYTES, MAX_LOG_BYTES, StartCall},
         sandboxes::check_name,
     },
 };

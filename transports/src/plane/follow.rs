@@ -2,7 +2,7 @@
 
 use super::{
     Plane,
-    processes::Background,
+    background::Background,
     streams::{EntryParts, Open, Place},
     tokens::Caller,
 };

@@ -4,11 +4,12 @@
 //! * [`sandboxes`]: sandboxes by name.
 //! * [`streams`]: leases, and an abort handle for each open stream.
 //! * [`exec`]: one command for one client.
-//! * [`processes`]: background processes; [`follow`], [`page`]: who follows one, or polls it; [`tickets`]: what lets a
-//!   WebSocket do so.
+//! * [`processes`]: background processes, by whose they are; [`background`]: one of them; [`follow`], [`page`]: who follows
+//!   it, or polls it; [`tickets`]: what lets a WebSocket do so.
 //! * `local`: sandboxes on this machine (feature `local`).
 //! * [`shutdown`]: the end of it all.
 
+pub mod background;
 pub mod exec;
 pub mod follow;
 #[cfg(feature = "local")]

@@ -2,8 +2,8 @@
 
 use super::{
     Plane,
+    background::Background,
     follow::{self, Start},
-    processes::Background,
     streams::Open,
     tokens::Caller,
 };

@@ -1,8 +1,9 @@
 //! Tickets: each lets one WebSocket follow one process, once and soon.
 
 use super::{
-    Plane, lock,
-    processes::Background,
+    Plane,
+    background::Background,
+    lock,
     tokens::{self, Caller},
 };
 use crate::ApiError;

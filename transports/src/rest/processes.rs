@@ -7,8 +7,8 @@ use crate::{
     api::process::{ApiView, InputRequest, MAX_WAIT, PageView, StartRequest, bad_size},
     body::Body,
     plane::{
+        background::Background,
         follow::{Following, Start},
-        processes::Background,
         tickets::Mode,
         tokens::Caller,
     },

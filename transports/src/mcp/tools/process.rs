@@ -12,7 +12,7 @@ use crate::{
         Env,
         process::{ApiView, InputRequest, MAX_WAIT, StartRequest},
     },
-    plane::processes::Background,
+    plane::background::Background,
 };
 use hangar_backends::runtime::until;
 use hangar_core::{process::Process, wire::mcp::types::Tool};
