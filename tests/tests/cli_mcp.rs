@@ -144,7 +144,7 @@ fn whatever_ends_it_ends_what_it_started() {
         for end in ["input", "signal", "output"] {
             let (mut session, mark) = (Session::start(|_| {}), Mark::new());
             let env = json!({ "HOME": "/nonexistent", (Mark::NAME): mark.value() });
-            let arguments = json!({ "action": "start", "command": "setsid sleep 778", "env": env });
+            let arguments = json!({ "action": "start", "command": "setsid sleep 778 & wait", "env": env });
             let params = json!({ "name": "process", "arguments": arguments });
             session.say(&request(&json!(1), "tools/call", &params, None).to_string());
             assert_eq!(result(&session.hear().unwrap())["state"], "running");
