@@ -22,6 +22,9 @@ pub mod message;
 pub mod meta;
 pub mod request;
 pub mod response;
+pub mod revision;
+pub mod session;
+pub mod sessions;
 pub mod types;
 
 /// The revision that is spoken.
