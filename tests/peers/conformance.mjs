@@ -1,14 +1,15 @@
 // Runs scenarios of the MCP conformance suite against a server that wants a token, which the suite does not send: a proxy
 // in between adds it, and passes everything else on as it is.
 //
-// conformance.mjs TARGET TOKEN OUT all|SCENARIO...
+// conformance.mjs TARGET TOKEN OUT REVISION all|SCENARIO...
 import { spawn } from "node:child_process";
 import http from "node:http";
 import { createRequire } from "node:module";
 import path from "node:path";
 
-const REVISION = "2026-07-28";
-const [target, token, out, ...scenarios] = process.argv.slice(2);
+// Of these the suite knows what was required at their release; of others it runs what it has for them.
+const FROZEN = ["2025-11-25", "2026-07-28"];
+const [target, token, out, revision, ...scenarios] = process.argv.slice(2);
 const url = new URL(target);
 
 const proxy = http.createServer((request, response) => {
@@ -37,8 +38,8 @@ proxy.listen(0, "localhost", async () => {
   const { port } = proxy.address();
   const choices =
     scenarios[0] === "all"
-      ? [["--requirements", REVISION]]
-      : scenarios.map((scenario) => ["--scenario", scenario, "--spec-version", REVISION]);
+      ? [[FROZEN.includes(revision) ? "--requirements" : "--spec-version", revision]]
+      : scenarios.map((scenario) => ["--scenario", scenario, "--spec-version", revision]);
   let failed = 0;
   for (const choice of choices) {
     const code = await run(port, choice);

@@ -75,8 +75,8 @@ fn the_python_client_starts_hangar_mcp() {
     run_python(&python, &mark, &arguments, |_| {});
 }
 
-/// Runs scenarios of the conformance suite.
-fn conform(node: &Path, target: &Client, scenarios: &[&str]) {
+/// Runs scenarios of the conformance suite at a revision.
+fn conform(node: &Path, target: &Client, revision: &str, scenarios: &[&str]) {
     let folder = Folder::new();
     let mut command = Command::new(node);
     command.arg(peers::folder().join("conformance.mjs"));
@@ -84,6 +84,7 @@ fn conform(node: &Path, target: &Client, scenarios: &[&str]) {
         .arg(format!("http://{}/mcp", target.address))
         .arg(&target.token)
         .arg(folder.path())
+        .arg(revision)
         .args(scenarios);
     let ended = Hangar::run(&mut command);
     assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
@@ -106,21 +107,49 @@ fn node(test: &str) -> Option<PathBuf> {
 fn hangar_conforms_where_that_needs_no_fixtures(on: On) {
     let Some(node) = node("hangar_conforms_where_that_needs_no_fixtures") else { return };
     let server = on.start();
-    conform(
-        &node,
-        server.client(),
-        &[
-            "tools-list",
-            "resources-list",
-            "prompts-list",
-            "server-sse-multiple-streams",
-            "sep-2164-resource-not-found",
-            "dns-rebinding-protection",
-            "caching",
-            "http-header-validation",
-            "input-required-result-unsupported-methods",
-        ],
-    );
+    for (revision, scenarios) in [
+        (
+            "2026-07-28",
+            &[
+                "tools-list",
+                "resources-list",
+                "prompts-list",
+                "server-sse-multiple-streams",
+                "sep-2164-resource-not-found",
+                "dns-rebinding-protection",
+                "caching",
+                "http-header-validation",
+                "input-required-result-unsupported-methods",
+            ][..],
+        ),
+        (
+            "2025-11-25",
+            &[
+                "server-initialize",
+                "ping",
+                "tools-list",
+                "resources-list",
+                "prompts-list",
+                "server-sse-multiple-streams",
+                "dns-rebinding-protection",
+                "server-session-lifecycle",
+            ],
+        ),
+        (
+            "2025-06-18",
+            &[
+                "server-initialize",
+                "ping",
+                "tools-list",
+                "resources-list",
+                "prompts-list",
+                "server-session-lifecycle",
+            ],
+        ),
+        ("2025-03-26", &["server-session-lifecycle"]),
+    ] {
+        conform(&node, server.client(), revision, scenarios);
+    }
 }
 
 #[test]
@@ -131,7 +160,10 @@ fn the_fixture_conforms() {
     let mut fixture = Hangar::start(command.arg("127.0.0.1:0").env("HANGAR_TOKEN", token));
     let said = fixture.line().unwrap();
     let address = said.strip_prefix("the fixture listens on http://").unwrap().trim_end_matches("/mcp");
-    conform(&node, &Client { address: address.parse().unwrap(), token: token.to_owned() }, &["all"]);
+    let target = Client { address: address.parse().unwrap(), token: token.to_owned() };
+    for revision in ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"] {
+        conform(&node, &target, revision, &["all"]);
+    }
 }
 
 /// Hears of progress.

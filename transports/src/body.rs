@@ -1,7 +1,13 @@
 //! The body of a response: one piece, or a stream that pulls.
 
 use crate::{
-    mcp::Answer,
+    mcp::{
+        Answer,
+        session::{
+            call::{BatchBody, CallBody},
+            stream::StreamBody,
+        },
+    },
     plane::{exec::ExecStream, follow::FollowStream},
     sse::EventBody,
 };
@@ -24,6 +30,12 @@ pub enum Body {
     Follow(Box<EventBody<FollowStream>>),
     /// The answer to an MCP call.
     Mcp(Box<EventBody<Answer>>),
+    /// The same of a session, where it goes on without its connection.
+    McpCall(Box<EventBody<CallBody>>),
+    /// Several of those.
+    McpBatch(Box<EventBody<BatchBody>>),
+    /// What a session's client is told of changes.
+    McpStream(Box<EventBody<StreamBody>>),
 }
 
 impl Body {
@@ -52,6 +64,9 @@ impl HttpBody for Body {
             Self::Exec(exec) => exec.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Follow(follow) => follow.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Mcp(answer) => answer.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::McpCall(call) => call.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::McpBatch(batch) => batch.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::McpStream(stream) => stream.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -61,13 +76,21 @@ impl HttpBody for Body {
             Self::Exec(exec) => exec.is_ended(),
             Self::Follow(follow) => follow.is_ended(),
             Self::Mcp(answer) => answer.is_ended(),
+            Self::McpCall(call) => call.is_ended(),
+            Self::McpBatch(batch) => batch.is_ended(),
+            Self::McpStream(stream) => stream.is_ended(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Exec(_) | Self::Follow(_) | Self::Mcp(_) => SizeHint::default(),
+            Self::Exec(_)
+            | Self::Follow(_)
+            | Self::Mcp(_)
+            | Self::McpCall(_)
+            | Self::McpBatch(_)
+            | Self::McpStream(_) => SizeHint::default(),
         }
     }
 }

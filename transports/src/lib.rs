@@ -20,6 +20,7 @@ mod http_io;
 pub mod mcp;
 pub mod metrics;
 pub mod plane;
+mod query;
 pub mod rest;
 pub mod server;
 pub mod settings;

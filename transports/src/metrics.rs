@@ -15,6 +15,8 @@ pub enum Kind {
     Exec,
     /// A background process, followed.
     Process,
+    /// What changes.
+    Listen,
 }
 
 impl Kind {
@@ -23,6 +25,7 @@ impl Kind {
         match self {
             Self::Exec => "exec",
             Self::Process => "process",
+            Self::Listen => "listen",
         }
     }
 }

@@ -1,18 +1,17 @@
 //! What stands behind the `?` of a request.
 
-use super::Call;
 use crate::ApiError;
 use std::time::Duration;
 
 /// The parameters of a query, all of them known. Their values are numbers and words of ours: nothing in them has to be
 /// decoded.
-pub(super) struct Query<'a> {
+pub(crate) struct Query<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Query<'a> {
     /// The parameters, each of which has to be one of `known`, and there once.
-    pub(super) fn of(query: Option<&'a str>, known: &[&str]) -> Result<Self, ApiError> {
+    pub(crate) fn of(query: Option<&'a str>, known: &[&str]) -> Result<Self, ApiError> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -32,17 +31,17 @@ impl<'a> Query<'a> {
         Ok(Self { pairs })
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
         self.pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
     /// A cursor: a whole number below 2^64, in digits.
-    pub(super) fn cursor(&self, name: &'static str) -> Result<Option<u64>, ApiError> {
+    pub(crate) fn cursor(&self, name: &'static str) -> Result<Option<u64>, ApiError> {
         self.get(name).map(|value| cursor(name, value)).transpose()
     }
 
     /// Seconds, from 0 to `max`.
-    pub(super) fn seconds(&self, name: &'static str, max: f64) -> Result<Duration, ApiError> {
+    pub(crate) fn seconds(&self, name: &'static str, max: f64) -> Result<Duration, ApiError> {
         let Some(value) = self.get(name) else { return Ok(Duration::ZERO) };
         match value.parse::<f64>() {
             Ok(seconds) if (0.0..=max).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -55,25 +54,13 @@ impl<'a> Query<'a> {
     }
 }
 
-fn cursor(name: &str, value: &str) -> Result<u64, ApiError> {
+/// A cursor, by the name of where it was.
+pub(crate) fn cursor(name: &str, value: &str) -> Result<u64, ApiError> {
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     value.parse().ok().filter(|_| digits).ok_or_else(|| {
         let message = format!("{name}: a cursor is a whole number from 0 to 2^64-1, as it was given out");
         ApiError::bad_field(name, "bad_cursor", message)
     })
-}
-
-impl Call<'_> {
-    /// The cursor of a stream of events: a browser that comes back sends it as `Last-Event-ID`, which counts more than
-    /// what the URL was made with.
-    pub(super) fn event_cursor(&self, query: &Query<'_>) -> Result<Option<u64>, ApiError> {
-        let mut ids = self.request.headers().get_all("last-event-id").iter();
-        match (ids.next(), ids.next()) {
-            (None, _) => query.cursor("since"),
-            (Some(id), None) => cursor("Last-Event-ID", id.to_str().unwrap_or_default()).map(Some),
-            (Some(_), Some(_)) => cursor("Last-Event-ID", "").map(Some),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub struct Settings {
     pub stream_bytes_per_second: u64,
     /// `HANGAR_STREAM_MAX_BYTES` (64 MiB): for each stream; past it nothing more is sent.
     pub stream_max_bytes: u64,
+    /// `HANGAR_STREAM_MAX_HOURS` (12): a stream that tells what changes is ended after that long.
+    pub stream_max: Duration,
     /// `HANGAR_BACKGROUND_MAX_PER_TOKEN` (16): running background processes for each token.
     pub background_max_per_token: usize,
     /// `HANGAR_LOG_MAX_TOTAL` (1 GiB): kept output of all background processes that have ended; past it those that
@@ -20,6 +22,8 @@ pub struct Settings {
     pub log_max_total: u64,
     /// `HANGAR_STREAM_RECHECK_SECONDS` (5): how often open streams check that their token is still valid.
     pub stream_recheck: Duration,
+    /// `HANGAR_MCP_SESSION_SECONDS` (3600): a session of an MCP client that nobody uses is ended after that long.
+    pub mcp_session: Duration,
     /// `HANGAR_LOCAL_DRAIN_SECONDS` (10): how long a shutdown waits for commands that end with the server.
     pub local_drain: Duration,
 }
@@ -31,9 +35,11 @@ impl Default for Settings {
             stream_max_total: 512,
             stream_bytes_per_second: 1024 * 1024,
             stream_max_bytes: 64 * 1024 * 1024,
+            stream_max: Duration::from_secs(12 * 3600),
             background_max_per_token: 16,
             log_max_total: 1024 * 1024 * 1024,
             stream_recheck: Duration::from_secs(5),
+            mcp_session: Duration::from_secs(3600),
             local_drain: Duration::from_secs(10),
         }
     }
@@ -57,6 +63,9 @@ pub const MAX_BYTES: u64 = 1 << 50;
 /// The most that a limit in seconds may be: ten years.
 pub const MAX_SECONDS: u64 = 315_360_000;
 
+/// The most that a limit in hours may be: ten years.
+pub const MAX_HOURS: u64 = 87_600;
+
 /// The most that a count may be.
 pub const MAX_COUNT: u64 = 1_000_000;
 
@@ -75,9 +84,12 @@ impl Settings {
         set(&mut settings.stream_max_total, count("HANGAR_STREAM_MAX_TOTAL")?);
         set(&mut settings.stream_bytes_per_second, number("HANGAR_STREAM_BYTES_PER_SECOND", MAX_BYTES)?);
         set(&mut settings.stream_max_bytes, number("HANGAR_STREAM_MAX_BYTES", MAX_BYTES)?);
+        let hours = number("HANGAR_STREAM_MAX_HOURS", MAX_HOURS)?;
+        set(&mut settings.stream_max, hours.map(|hours| Duration::from_secs(3600 * hours)));
         set(&mut settings.background_max_per_token, count("HANGAR_BACKGROUND_MAX_PER_TOKEN")?);
         set(&mut settings.log_max_total, number("HANGAR_LOG_MAX_TOTAL", MAX_BYTES)?);
         set(&mut settings.stream_recheck, seconds("HANGAR_STREAM_RECHECK_SECONDS")?);
+        set(&mut settings.mcp_session, seconds("HANGAR_MCP_SESSION_SECONDS")?);
         set(&mut settings.local_drain, seconds("HANGAR_LOCAL_DRAIN_SECONDS")?);
         Ok(settings)
     }

@@ -173,7 +173,7 @@ impl Client {
 
     fn hear(&mut self, output: &Output) {
         match output {
-            Output::Notification { method, params } => self.notified(method, params),
+            Output::Notification { method, params, topic } => self.notified(method, params, topic.as_ref()),
             Output::Result(result) => {
                 assert_eq!(self.heard, Heard::Acknowledgement);
                 assert_eq!(result["resultType"], "complete");
@@ -185,10 +185,10 @@ impl Client {
         }
     }
 
-    fn notified(&mut self, method: &str, params: &Value) {
+    fn notified(&mut self, method: &str, params: &Value, told: Option<&Topic>) {
         assert_eq!(params["_meta"][meta::SUBSCRIPTION], self.id);
         if self.heard == Heard::Nothing {
-            assert_eq!(method, "notifications/subscriptions/acknowledged");
+            assert_eq!((method, told), ("notifications/subscriptions/acknowledged", None));
             let params = params.as_object().expect("an object");
             assert_eq!(Filter::parse(params), Ok(self.granted.clone()));
             self.heard = Heard::Acknowledgement;
@@ -204,6 +204,7 @@ impl Client {
             }
             _ => panic!("{method}"),
         };
+        assert_eq!(told, Some(&topic));
         assert!(self.changed.remove(&topic), "told without a change: {topic:?}");
     }
 }

@@ -7,9 +7,11 @@ use crate::{
     wire::mcp::{
         REVISION,
         head::{Head, Header},
+        legacy::{Incoming, Legacy, MAX_BATCH},
         message::{Id, RpcError, code},
         request::{self, Offers, Verdict},
         response::{Answering, Framing, HEARTBEAT, Progress},
+        revision::Revision,
     },
 };
 use arbitrary::Arbitrary;
@@ -53,30 +55,39 @@ pub fn run_request(request: &Request) {
     let version = header(&request.version, &own[0]);
     let method = header(&request.method, &own[1]);
     let name = header(&request.name, &own[2]);
-    let head = Head {
-        content_type: Some(request.content_type.as_deref().unwrap_or(b"application/json")),
-        accept: request.accept.iter().map(Vec::as_slice).collect(),
-        version: Header::of(version.iter().map(Vec::as_slice)),
-        method: Header::of(method.iter().map(Vec::as_slice)),
-        name: Header::of(name.iter().map(Vec::as_slice)),
-    };
     let bare = request::accept_line(&request.body, &OFFERS);
     check(&bare, &body);
-    let whole = request::accept(&head, &request.body, &OFFERS);
-    check(&whole, &body);
-    match (&whole, &bare) {
-        // The headers only take away.
-        (Verdict::Call(whole), Verdict::Call(bare)) => {
-            assert_eq!((&whole.id, &whole.method), (&bare.id, &bare.method))
+    for session in [Header::Missing, Header::Once(b"a-session"), Header::Twice] {
+        let head = Head {
+            content_type: Some(request.content_type.as_deref().unwrap_or(b"application/json")),
+            accept: request.accept.iter().map(Vec::as_slice).collect(),
+            version: Header::of(version.iter().map(Vec::as_slice)),
+            method: Header::of(method.iter().map(Vec::as_slice)),
+            name: Header::of(name.iter().map(Vec::as_slice)),
+            session,
+        };
+        let whole = request::accept(&head, &request.body, &OFFERS);
+        check(&whole, &body);
+        match (&whole, &bare) {
+            // The headers only take away.
+            (Verdict::Call(whole), Verdict::Call(bare)) => {
+                assert_eq!((&whole.id, &whole.method), (&bare.id, &bare.method))
+            }
+            (Verdict::Call(_), other) => panic!("a call by its headers alone: {other:?}"),
+            (Verdict::Legacy(Legacy::Initialize(_)), _) => {}
+            (Verdict::Legacy(_), _) => assert_ne!(session, Header::Missing),
+            (Verdict::Notification { .. } | Verdict::Refused(_), _) => {}
         }
-        (Verdict::Call(_), other) => panic!("a call by its headers alone: {other:?}"),
-        (Verdict::Notification { .. } | Verdict::Refused(_), _) => {}
-    }
-    if let Verdict::Call(call) = &whole {
-        assert_eq!(version.len(), 1);
-        assert_eq!(version[0].trim_ascii(), REVISION.as_bytes());
-        assert_eq!(method.len(), 1);
-        assert_eq!(method[0].trim_ascii(), call.method.as_bytes());
+        match &whole {
+            Verdict::Call(call) => {
+                assert_eq!(version.len(), 1);
+                assert_eq!(version[0].trim_ascii(), REVISION.as_bytes());
+                assert_eq!(method.len(), 1);
+                assert_eq!(method[0].trim_ascii(), call.method.as_bytes());
+            }
+            Verdict::Legacy(_) => assert!(head.check_revision().is_ok() && !head.is_without_sessions()),
+            Verdict::Notification { .. } | Verdict::Refused(_) => {}
+        }
     }
 }
 
@@ -89,6 +100,24 @@ fn check(verdict: &Verdict, body: &Value) {
             assert!(body["params"]["_meta"].is_object());
         }
         Verdict::Notification { .. } => assert!(body.get("id").is_none()),
+        Verdict::Legacy(Legacy::Initialize(begun)) => {
+            assert_eq!((Some(&begun.id), &body["method"]), (id.as_ref(), &Value::from("initialize")));
+            assert!(begun.revision.has_sessions());
+            let asked = body["params"]["protocolVersion"].as_str().expect("it was asked for");
+            let named = Revision::named(asked).filter(|revision| revision.has_sessions());
+            assert_eq!(begun.revision, named.unwrap_or(Revision::LATEST_WITH_SESSIONS));
+        }
+        Verdict::Legacy(Legacy::Message(message)) => check_incoming(message, body),
+        Verdict::Legacy(Legacy::Batch(messages)) => {
+            let bodies = body.as_array().expect("several messages");
+            assert_eq!(messages.len(), bodies.len());
+            assert!((1..=MAX_BATCH).contains(&messages.len()));
+            for (message, body) in messages.iter().zip(bodies) {
+                if let Ok(message) = message {
+                    check_incoming(message, body);
+                }
+            }
+        }
         Verdict::Refused(refusal) => {
             assert!(matches!(refusal.status, 400 | 404 | 406 | 415), "{refusal:?}");
             let known = [
@@ -105,6 +134,28 @@ fn check(verdict: &Verdict, body: &Value) {
             assert!(refusal.answerable || !asks, "{refusal:?}");
             // Which of two ids is meant nobody knows.
             assert!(refusal.id.is_none() || refusal.id == id, "{refusal:?}");
+        }
+    }
+}
+
+fn check_incoming(message: &Incoming, body: &Value) {
+    let id: Option<Id> = body.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+    match message {
+        Incoming::Request(request) => {
+            assert_eq!((Some(&request.id), &body["method"]), (id.as_ref(), &request.method.as_str().into()));
+            if let Ok(call) = request.clone().call(Revision::V2025_11_25, &Map::new(), None) {
+                assert_eq!(call.params.get(), request.params.get());
+                let token: Option<Id> =
+                    serde_json::from_value(body["params"]["_meta"]["progressToken"].clone()).ok();
+                assert_eq!(call.meta.progress_token, token);
+            }
+        }
+        Incoming::Notification { method, .. } => {
+            assert_eq!((body.get("id"), &body["method"]), (None, &method.as_str().into()));
+        }
+        Incoming::Response { id: answered, outcome } => {
+            assert!(answered.is_none() || *answered == id);
+            assert!(body.get("method").is_none() && (outcome.is_err() || body.get("error").is_none()));
         }
     }
 }

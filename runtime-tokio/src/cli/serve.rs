@@ -86,6 +86,9 @@ struct Limits {
     /// Bytes for each stream; past it nothing more is sent [default: 67108864]
     #[arg(long, env = "HANGAR_STREAM_MAX_BYTES", value_name = "BYTES")]
     stream_max_bytes: Option<String>,
+    /// Hours after which a stream that tells what changes is ended [default: 12]
+    #[arg(long, env = "HANGAR_STREAM_MAX_HOURS", value_name = "HOURS")]
+    stream_max_hours: Option<String>,
     /// Running background processes for each token [default: 16]
     #[arg(long, env = "HANGAR_BACKGROUND_MAX_PER_TOKEN", value_name = "N")]
     background_max_per_token: Option<String>,
@@ -95,6 +98,9 @@ struct Limits {
     /// How often open streams check that their token is still valid [default: 5]
     #[arg(long, env = "HANGAR_STREAM_RECHECK_SECONDS", value_name = "SECONDS")]
     stream_recheck_seconds: Option<String>,
+    /// How long a session of an MCP client is kept that nobody uses [default: 3600]
+    #[arg(long, env = "HANGAR_MCP_SESSION_SECONDS", value_name = "SECONDS")]
+    mcp_session_seconds: Option<String>,
     /// How long a shutdown waits for commands on this machine [default: 10]
     #[arg(long, env = "HANGAR_LOCAL_DRAIN_SECONDS", value_name = "SECONDS")]
     local_drain_seconds: Option<String>,
@@ -107,9 +113,11 @@ impl Limits {
             "HANGAR_STREAM_MAX_TOTAL" => self.stream_max_total.clone(),
             "HANGAR_STREAM_BYTES_PER_SECOND" => self.stream_bytes_per_second.clone(),
             "HANGAR_STREAM_MAX_BYTES" => self.stream_max_bytes.clone(),
+            "HANGAR_STREAM_MAX_HOURS" => self.stream_max_hours.clone(),
             "HANGAR_BACKGROUND_MAX_PER_TOKEN" => self.background_max_per_token.clone(),
             "HANGAR_LOG_MAX_TOTAL" => self.log_max_total.clone(),
             "HANGAR_STREAM_RECHECK_SECONDS" => self.stream_recheck_seconds.clone(),
+            "HANGAR_MCP_SESSION_SECONDS" => self.mcp_session_seconds.clone(),
             "HANGAR_LOCAL_DRAIN_SECONDS" => self.local_drain_seconds.clone(),
             _ => None,
         };

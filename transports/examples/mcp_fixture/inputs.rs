@@ -9,6 +9,7 @@ use hangar_core::wire::mcp::{
     types::{ToolCall, complete},
 };
 use hangar_transports::mcp::Outcome;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -121,6 +122,73 @@ pub(super) fn call(fixture: &Fixture, call: &Call, tool: &ToolCall) -> Outcome {
         }
         _ => Err(RpcError::invalid_params(format!("params.name: there is no tool {}", tool.name))),
     }
+}
+
+/// What a tool asks the client for that does nothing else.
+pub(super) fn ask(tool: &ToolCall) -> Outcome {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Arguments {
+        prompt: String,
+        message: String,
+    }
+    let arguments = tool.arguments.as_deref().map(|arguments| serde_json::from_str(arguments.get()));
+    let Arguments { prompt, message } = arguments.transpose().ok().flatten().unwrap_or_default();
+    if let Some(answer) = answered(tool, "answer", "") {
+        return content(json!([text(format!("The answer is {answer}"))]));
+    }
+    let form = |message: &str, schema: Value| {
+        let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
+        json!({ "method": "elicitation/create", "params": params })
+    };
+    let request = match tool.name.as_str() {
+        "test_sampling" => sample(&prompt),
+        "test_elicitation" => form(
+            &message,
+            json!({
+                "type": "object",
+                "properties": { "username": { "type": "string" }, "email": { "type": "string" } },
+                "required": ["username", "email"],
+            }),
+        ),
+        "test_elicitation_sep1034_defaults" => form(
+            "Please look at these",
+            json!({
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "default": "John Doe" },
+                    "age": { "type": "integer", "default": 30 },
+                    "score": { "type": "number", "default": 95.5 },
+                    "status": { "type": "string", "enum": ["active", "inactive", "pending"], "default": "active" },
+                    "verified": { "type": "boolean", "default": true },
+                },
+                "required": [],
+            }),
+        ),
+        _ => form("Please choose", enums()),
+    };
+    required(&[("answer", request)], None)
+}
+
+fn enums() -> Value {
+    let titled = |prefix: &str| {
+        let one = |n: u8, title: &str| json!({ "const": format!("{prefix}{n}"), "title": title });
+        json!([one(1, "First"), one(2, "Second"), one(3, "Third")])
+    };
+    let plain = json!(["option1", "option2", "option3"]);
+    json!({
+        "type": "object",
+        "properties": {
+            "untitledSingle": { "type": "string", "enum": plain },
+            "titledSingle": { "type": "string", "oneOf": titled("value") },
+            "legacyEnum": {
+                "type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"],
+            },
+            "untitledMulti": { "type": "array", "items": { "type": "string", "enum": plain } },
+            "titledMulti": { "type": "array", "items": { "anyOf": titled("value") } },
+        },
+        "required": [],
+    })
 }
 
 impl Fixture {

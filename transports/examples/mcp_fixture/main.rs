@@ -11,6 +11,7 @@ mod inputs;
 mod prompts;
 mod resources;
 mod tools;
+mod topics;
 
 use async_executor::Executor;
 use hangar_backends::{
@@ -18,21 +19,24 @@ use hangar_backends::{
     runtime::{Address, BoxFuture},
 };
 use hangar_core::wire::mcp::{
-    REVISION,
+    listen::Topic,
     message::{RpcError, code},
     request::{Call, Offers},
+    revision::Revision,
+    session::Position,
     types::{Cache, Implementation, cacheable, complete},
 };
 use hangar_smol::{SmolRuntime, signals::StopSignals};
 use hangar_transports::{
-    Plane, Settings,
-    mcp::{Handler, Outcome, Reply, RequestContext},
-    plane::tokens::Tokens,
+    ApiError, Plane, Settings,
+    mcp::{Followed, Handler, Outcome, Reply, RequestContext, listen, not_found},
+    plane::{notices::Notices, tokens::Tokens},
     rest::{Guard, Service},
     server::Server,
 };
 use serde_json::{Value, json};
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
+use topics::Topics;
 
 const SERVER: Implementation =
     Implementation { name: "hangar-mcp-fixture", version: env!("CARGO_PKG_VERSION") };
@@ -53,7 +57,9 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         println!("the fixture listens on http://{}/mcp", listener.address());
         let mut key = [0; 32];
         runtime.random(&mut key);
-        let fixture = Arc::new(Fixture { runtime: Arc::clone(&runtime), key });
+        let topics = Topics::default();
+        let fixture = Fixture { runtime: Arc::clone(&runtime), plane: Arc::clone(&plane), key, topics };
+        let fixture = Arc::new(fixture);
         let server = Server::of(Service::with_mcp(plane, Guard::default(), fixture));
         let stop = async {
             signals.next().await;
@@ -66,6 +72,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 /// Answers what the suite asks.
 struct Fixture {
     runtime: Arc<dyn Runtime>,
+    plane: Arc<Plane>,
+    topics: Topics,
     /// What states that clients bring back are signed with.
     key: [u8; 32],
 }
@@ -83,27 +91,53 @@ impl Handler for Fixture {
                 "resources/templates/list",
                 "resources/read",
                 "completion/complete",
+                "subscriptions/listen",
             ],
         }
     }
 
-    fn call<'a>(&'a self, _context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply> {
+    fn call<'a>(&'a self, context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             match call.method.as_str() {
                 "tools/call" => tools::call(self, call),
                 "prompts/get" => Reply::Now(prompts::get(call)),
                 "resources/read" => Reply::Now(resources::read(call)),
+                "subscriptions/listen" => listen::call(self, &self.runtime, &context, call, SERVER).await,
                 _ => Reply::Now(listed(call)),
             }
         })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        _context: &'a RequestContext,
+        topic: &'a Topic,
+        since: Option<Position>,
+    ) -> BoxFuture<'a, Result<Box<dyn Followed>, RpcError>> {
+        Box::pin(async move {
+            match topic {
+                Topic::Resource(uri) if !resources::is_there(uri) => Err(not_found(uri)),
+                Topic::Resource(_) | Topic::List(_) => Ok(self.topics.follow(topic, since)),
+            }
+        })
+    }
+
+    fn open(&self, context: &RequestContext, leased: bool) -> Result<Option<Notices>, ApiError> {
+        self.plane.open_notices(&context.caller, context.connection.clone(), leased).map(Some)
     }
 }
 
 fn listed(call: &Call) -> Outcome {
     let fields = match call.method.as_str() {
         "server/discover" => json!({
-            "supportedVersions": [REVISION],
-            "capabilities": { "tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {} },
+            "supportedVersions": Revision::names(),
+            "capabilities": {
+                "tools": { "listChanged": true },
+                "resources": { "subscribe": true, "listChanged": true },
+                "prompts": { "listChanged": true },
+                "completions": {},
+                "logging": {},
+            },
         }),
         "tools/list" => json!({ "tools": tools::list() }),
         "prompts/list" => json!({ "prompts": prompts::list() }),

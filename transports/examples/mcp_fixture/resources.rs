@@ -2,12 +2,19 @@
 
 use super::{PIXEL, SERVER};
 use hangar_core::wire::mcp::{
-    message::RpcError,
     request::Call,
     types::{Cache, ReadResource, cacheable},
 };
-use hangar_transports::mcp::Outcome;
+use hangar_transports::mcp::{Outcome, not_found};
 use serde_json::{Value, json};
+
+/// The one that a tool changes.
+pub(super) const WATCHED: &str = "test://watched-resource";
+
+/// Whether there is one of that name.
+pub(super) fn is_there(uri: &str) -> bool {
+    matches!(uri, "test://static-text" | "test://static-binary") || uri == WATCHED
+}
 
 pub(super) fn list() -> Value {
     json!([
@@ -16,6 +23,10 @@ pub(super) fn list() -> Value {
         },
         {
             "uri": "test://static-binary", "name": "static-binary", "description": "An image", "mimeType": "image/png",
+        },
+        {
+            "uri": WATCHED, "name": "watched-resource", "description": "A text that a tool changes",
+            "mimeType": "text/plain",
         },
     ])
 }
@@ -34,14 +45,14 @@ pub(super) fn read(call: &Call) -> Outcome {
         ("test://static-text", _) => json!({
             "uri": uri, "mimeType": "text/plain", "text": "This is the content of the static text resource.",
         }),
+        (WATCHED, _) => json!({ "uri": uri, "mimeType": "text/plain", "text": "Watched." }),
         ("test://static-binary", _) => json!({ "uri": uri, "mimeType": "image/png", "blob": PIXEL }),
         (_, Some(id)) => {
             let data = json!({ "id": id, "templateTest": true, "data": format!("Data for ID: {id}") });
             json!({ "uri": uri, "mimeType": "application/json", "text": data.to_string() })
         }
         _ => {
-            let error = RpcError::invalid_params(format!("params.uri: there is no resource {uri}"));
-            return Err(error.with(json!({ "uri": uri })));
+            return Err(not_found(&uri));
         }
     };
     Ok(cacheable(json!({ "contents": [content] }), Cache::Live, &SERVER))

@@ -1,10 +1,11 @@
 //! Tools: content of each kind, progress, log messages, and what needs something of the client.
 
-use super::{Fixture, PIXEL, SERVER, content, inputs, text};
+use super::{Fixture, PIXEL, SERVER, content, inputs, resources, text};
 use hangar_backends::runtime::Deadline;
 use hangar_core::{
     Time,
     wire::mcp::{
+        listen::{List, Topic},
         message::{RpcError, code},
         meta::LogLevel,
         request::Call,
@@ -24,7 +25,7 @@ use std::{
 /// A few samples of silence, as WAV in base64.
 const SILENCE: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA==";
 
-const TOOLS: [(&str, &str); 17] = [
+const TOOLS: [(&str, &str); 25] = [
     ("test_simple_text", "Gives a text"),
     ("test_image_content", "Gives an image"),
     ("test_audio_content", "Gives a sound"),
@@ -33,6 +34,14 @@ const TOOLS: [(&str, &str); 17] = [
     ("test_error_handling", "Fails"),
     ("test_tool_with_progress", "Tells of its progress"),
     ("test_logging_tool", "Logs"),
+    ("test_tool_with_logging", "Logs"),
+    ("test_trigger_tool_change", "Says that the list of tools changed"),
+    ("test_trigger_prompt_change", "Says that the list of prompts changed"),
+    ("test_trigger_resource_change", "Says that the watched resource changed"),
+    ("test_sampling", "Asks a model what it is told to"),
+    ("test_elicitation", "Asks the user what it is told to"),
+    ("test_elicitation_sep1034_defaults", "Asks the user, with defaults"),
+    ("test_elicitation_sep1330_enums", "Asks the user to choose"),
     ("test_missing_capability", "Needs a client that samples"),
     ("test_streaming_elicitation", "Asks for a name in a stream"),
     ("test_input_required_result_elicitation", "Asks for a name"),
@@ -64,12 +73,14 @@ pub(super) fn call(fixture: &Fixture, call: &Call) -> Reply {
                 content(json!([text("done")])),
             )))
         }
-        "test_logging_tool" => {
+        "test_logging_tool" | "test_tool_with_logging" => {
             let log = |data: &str| Step::Notification {
-                method: "notifications/message",
+                method: "notifications/message".into(),
                 params: json!({ "level": "info", "logger": "fixture", "data": data }),
             };
-            let logs = if call.meta.log_level.is_some_and(|level| level <= LogLevel::Info) {
+            // A client with a session hears all of it until it says otherwise.
+            let unsaid = call.revision.has_sessions();
+            let logs = if call.meta.log_level.map_or(unsaid, |level| level <= LogLevel::Info) {
                 vec![log("begun"), log("half done"), log("done")]
             } else {
                 Vec::new()
@@ -79,11 +90,23 @@ pub(super) fn call(fixture: &Fixture, call: &Call) -> Reply {
         "test_streaming_elicitation" => {
             Reply::Later(Box::new(Slow::new(fixture, Vec::new(), inputs::call(fixture, call, &tool))))
         }
+        "test_sampling"
+        | "test_elicitation"
+        | "test_elicitation_sep1034_defaults"
+        | "test_elicitation_sep1330_enums" => Reply::Now(inputs::ask(&tool)),
+        "test_trigger_tool_change" => changed(fixture, &Topic::List(List::Tools)),
+        "test_trigger_prompt_change" => changed(fixture, &Topic::List(List::Prompts)),
+        "test_trigger_resource_change" => changed(fixture, &Topic::Resource(resources::WATCHED.into())),
         name if name.starts_with("test_input_required_result_") => {
             Reply::Now(inputs::call(fixture, call, &tool))
         }
         name => Reply::Now(at_once(name, call)),
     }
+}
+
+fn changed(fixture: &Fixture, topic: &Topic) -> Reply {
+    fixture.topics.change(topic);
+    Reply::Now(content(json!([text("changed")])))
 }
 
 fn at_once(name: &str, call: &Call) -> Outcome {

@@ -1,21 +1,29 @@
 //! MCP: calls to their answers, over whatever carries them.
 //!
 //! ```text
-//!  rest::mcp (HTTP) ──┐                            ┌── Reply::Now: the answer
-//!                     ├── Call ──► Handler::call ──┤
-//!  stdio    (lines) ──┘                            └── Reply::Later: Work, polled for progress and then the answer
+//!  rest::mcp (HTTP) ──┬── Call ──────────────────► Handler::call ──┬── Reply::Now: the answer
+//!                     │                                ▲           └── Reply::Later: Work, polled for progress and then
+//!  stdio    (lines) ──┴── Legacy ──► session::Session ─┘                the answer
 //! ```
 //!
 //! * [`Handler`]: what answers calls. [`plane`] is hangar's own; another one, as that of the example `mcp_fixture`, is served
 //!   the same.
+//! * [`listen`]: the call whose answer tells what changes.
+//! * [`session`]: clients of the revisions of 2025: their calls that outlive a connection, and the stream that tells them
+//!   what changes.
 //! * [`stdio`]: calls and answers as lines.
 
+pub mod listen;
 pub mod plane;
+mod resources;
+mod running;
+pub mod session;
 pub mod stdio;
 mod tools;
 
 use crate::{
-    plane::tokens::Caller,
+    ApiError,
+    plane::{notices::Notices, tokens::Caller},
     server::Connection,
     sse::{Flow, Source},
 };
@@ -27,13 +35,16 @@ use hangar_backends::{
 use hangar_core::{
     text::Text,
     wire::mcp::{
-        message::RpcError,
+        listen::Topic,
+        message::{Id, RpcError, code},
         request::{Call, Offers},
         response::{Answering, Framing, Progress},
+        session::Position,
     },
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::{
+    borrow::Cow,
     fmt,
     sync::Arc,
     task::{Context, Poll},
@@ -52,6 +63,41 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Answers a call of one of its methods. Dropped before it is ready, it is a call that was cancelled.
     fn call<'a>(&'a self, context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply>;
+
+    /// Follows something that changes, from a position on or from now, for who is to be told that it did. What they may not
+    /// see is not there: an error of the kind that [`not_found`] makes.
+    fn follow<'a>(
+        &'a self,
+        context: &'a RequestContext,
+        topic: &'a Topic,
+        since: Option<Position>,
+    ) -> BoxFuture<'a, Result<Box<dyn Followed>, RpcError>>;
+
+    /// Opens the stream on which they are told, where those are counted. It holds a place of its own where it is `leased`.
+    fn open(&self, context: &RequestContext, leased: bool) -> Result<Option<Notices>, ApiError>;
+}
+
+/// Something that changes, for as long as it is followed.
+pub trait Followed: Send {
+    /// Ready while there is something that the client was not told of.
+    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// The client is told of all that there is.
+    fn told(&mut self);
+
+    /// How much it was told of.
+    fn position(&self) -> Position;
+}
+
+/// The plane does not do that now.
+fn refused(error: &ApiError) -> RpcError {
+    RpcError::new(code::INTERNAL, error.to_string()).with(json!({ "code": error.code() }))
+}
+
+/// There is no such resource, as far as the caller may know.
+pub fn not_found(uri: &str) -> RpcError {
+    let error = RpcError::invalid_params(format!("params.uri: there is no resource {uri}"));
+    error.with(json!({ "uri": uri }))
 }
 
 /// Who calls, and by what.
@@ -103,8 +149,17 @@ pub enum Step {
     /// Something else about it.
     Notification {
         /// What it tells.
-        method: &'static str,
+        method: Cow<'static, str>,
         /// More about that.
+        params: Value,
+    },
+    /// What it asks the client.
+    Question {
+        /// What the answer will name.
+        id: u64,
+        /// What for.
+        method: String,
+        /// How.
         params: Value,
     },
     /// The answer: nothing follows.
@@ -126,10 +181,15 @@ impl fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// The answer to `call`, for which `work` is done.
-    pub fn to(call: &Call, framing: Framing, work: Box<dyn Work>, runtime: Arc<dyn Runtime>) -> Self {
-        let token = call.meta.progress_token.as_ref();
-        let answering = Answering::new(call.id.clone(), token, framing, runtime.now());
+    /// The answer to the call of that id, for which `work` is done; it wants progress as `token`, if it does.
+    pub fn to(
+        id: Id,
+        token: Option<Id>,
+        framing: Framing,
+        work: Box<dyn Work>,
+        runtime: Arc<dyn Runtime>,
+    ) -> Self {
+        let answering = Answering::new(id, token.as_ref(), framing, runtime.now());
         Self { work, answering, runtime, heartbeat: Deadline::default() }
     }
 
@@ -145,7 +205,10 @@ impl Answer {
                 Poll::Ready(Step::Base64(text)) => answering.output_base64(&text, now, out),
                 Poll::Ready(Step::Progress(progress)) => answering.progress(&progress, now, out),
                 Poll::Ready(Step::Notification { method, params }) => {
-                    answering.notification(method, &params, now, out)
+                    answering.notification(&method, &params, now, out)
+                }
+                Poll::Ready(Step::Question { id, method, params }) => {
+                    answering.question(id, &method, &params, now, out)
                 }
                 Poll::Ready(Step::Done(outcome)) => {
                     answering.answer(&outcome, out);

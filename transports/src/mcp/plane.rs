@@ -1,12 +1,14 @@
-//! hangar's own methods: its tools, and its sandboxes as a resource.
+//! hangar's own methods: its tools and its resources.
 
-use super::{Handler, Outcome, Reply, RequestContext, tools};
-use crate::{ApiError, Plane, api::sandbox::ListView};
+use super::{Followed, Handler, Outcome, Reply, RequestContext, listen, resources, tools};
+use crate::{ApiError, Plane, plane::notices::Notices};
 use hangar_backends::runtime::BoxFuture;
 use hangar_core::wire::mcp::{
-    REVISION,
+    listen::Topic,
     message::{RpcError, code},
     request::{Call, Offers},
+    revision::Revision,
+    session::Position,
     types::{Cache, Implementation, List, ReadResource, ToolCall, ToolResult, cacheable, complete},
 };
 use serde_json::{Value, json};
@@ -28,10 +30,8 @@ pub(crate) const METHODS: &[&str] = &[
     "resources/list",
     "resources/templates/list",
     "resources/read",
+    "subscriptions/listen",
 ];
-
-/// The sandboxes, as a resource.
-const SANDBOXES: &str = "hangar://sandboxes";
 
 /// What a model is told of the server as a whole.
 const INSTRUCTIONS: &str = "hangar runs commands in sandboxes. Use the tool exec for a command whose result you wait for, \
@@ -51,12 +51,14 @@ impl PlaneHandler {
         Self { plane }
     }
 
-    fn answer(&self, context: &RequestContext, call: &Call) -> Outcome {
+    async fn answer(&self, context: &RequestContext, call: &Call) -> Outcome {
         match call.method.as_str() {
             "server/discover" => Ok(cacheable(
                 json!({
-                    "supportedVersions": [REVISION],
-                    "capabilities": { "tools": {}, "resources": {}, "prompts": {} },
+                    "supportedVersions": Revision::names(),
+                    "capabilities": {
+                        "tools": {}, "resources": { "subscribe": true, "listChanged": true }, "prompts": {},
+                    },
                     "instructions": INSTRUCTIONS,
                 }),
                 FIXED,
@@ -64,28 +66,15 @@ impl PlaneHandler {
             )),
             "tools/list" => listed(call, "tools", &json!(tools::list()), FIXED),
             "prompts/list" => listed(call, "prompts", &json!([]), FIXED),
-            "resources/templates/list" => listed(call, "resourceTemplates", &json!([]), FIXED),
+            "resources/templates/list" => listed(call, "resourceTemplates", &resources::templates(), FIXED),
             "resources/list" => {
-                let resource = json!({
-                    "uri": SANDBOXES, "name": "sandboxes", "title": "Sandboxes", "mimeType": "application/json",
-                    "description": "The sandboxes in which commands can run, and the state of each",
-                });
-                listed(call, "resources", &json!([resource]), FIXED)
+                listed(call, "resources", &resources::list(&self.plane, context), Cache::Live)
             }
-            "resources/read" => self.read(context, &call.params::<ReadResource>()?.uri),
+            "resources/read" => {
+                resources::read(&self.plane, context, &call.params::<ReadResource>()?.uri).await
+            }
             other => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("there is no method {other} here"))),
         }
-    }
-
-    fn read(&self, context: &RequestContext, uri: &str) -> Outcome {
-        if uri != SANDBOXES {
-            let error = RpcError::invalid_params(format!("params.uri: there is no resource {uri}"));
-            return Err(error.with(json!({ "uri": uri })));
-        }
-        let entries = self.plane.sandboxes().visible(&context.caller);
-        let text = json!(ListView::of(&entries)).to_string();
-        let contents = json!([{ "uri": uri, "mimeType": "application/json", "text": text }]);
-        Ok(cacheable(json!({ "contents": contents }), Cache::Live, &SERVER))
     }
 }
 
@@ -106,14 +95,30 @@ impl Handler for PlaneHandler {
 
     fn call<'a>(&'a self, context: RequestContext, call: &'a Call) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            if call.method != "tools/call" {
-                return Reply::Now(self.answer(&context, call));
-            }
-            match call.params::<ToolCall>() {
-                Ok(tool) => tools::call(&self.plane, &context, call, tool).await,
-                Err(error) => Reply::Now(Err(error)),
+            match call.method.as_str() {
+                "tools/call" => match call.params::<ToolCall>() {
+                    Ok(tool) => tools::call(&self.plane, &context, call, tool).await,
+                    Err(error) => Reply::Now(Err(error)),
+                },
+                "subscriptions/listen" => {
+                    listen::call(self, self.plane.runtime(), &context, call, SERVER).await
+                }
+                _ => Reply::Now(self.answer(&context, call).await),
             }
         })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        context: &'a RequestContext,
+        topic: &'a Topic,
+        since: Option<Position>,
+    ) -> BoxFuture<'a, Result<Box<dyn Followed>, RpcError>> {
+        Box::pin(std::future::ready(resources::follow(&self.plane, context, topic, since)))
+    }
+
+    fn open(&self, context: &RequestContext, leased: bool) -> Result<Option<Notices>, ApiError> {
+        self.plane.open_notices(&context.caller, context.connection.clone(), leased).map(Some)
     }
 }
 

@@ -3,8 +3,15 @@
 //! One task reads, answers and writes. Calls are carried on only while little waits to be written, so that a client that does
 //! not read slows its commands and nothing piles up. Input is read all the same: what cancels a call, and its end, are
 //! heard whatever waits.
+//!
+//! A client of the revisions of 2025 begins with `initialize`: what is of these revisions is of the one session from then on,
+//! and what changes is told between the answers.
 
-use super::{Answer, Handler, Reply, RequestContext, TURN};
+use super::{
+    Handler, RequestContext, TURN,
+    running::Running,
+    session::{Beginning, Session, Started, cancelled, stream::Stream},
+};
 use crate::{plane::tokens::Caller, sse::Flow};
 use bytes::{Buf, BytesMut};
 use hangar_backends::{
@@ -14,14 +21,13 @@ use hangar_backends::{
 use hangar_core::{
     Time,
     wire::mcp::{
+        legacy::{Incoming, Initialize, Legacy, Request},
         lines::{Line, Lines},
         message::{self, Id, RpcError, code},
-        request::{self, Call, Refusal, Verdict},
+        request::{self, Call, Refusal, Verdict, without_session},
         response::Framing,
     },
 };
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::{
     io,
     pin::Pin,
@@ -57,28 +63,30 @@ pub async fn serve(
     mut input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let mut session = Session {
+    let mut serving = Serving {
         handler,
         context: RequestContext { caller, connection: None },
         runtime,
         lines: Lines::new(MAX_LINE),
         held: None,
         calls: Vec::new(),
+        session: Of::None,
         out: BytesMut::new(),
         over: None,
         last: Deadline::default(),
     };
-    std::future::poll_fn(|cx| session.poll(cx, Pin::new(&mut input), Pin::new(&mut output))).await
+    std::future::poll_fn(|cx| serving.poll(cx, Pin::new(&mut input), Pin::new(&mut output))).await
 }
 
-struct Session {
+struct Serving {
     handler: Arc<dyn Handler>,
     context: RequestContext,
     runtime: Arc<dyn Runtime>,
     lines: Lines,
     /// What is to be refused once that can be written: nothing is read meanwhile.
     held: Option<(Option<Id>, RpcError)>,
-    calls: Vec<Running>,
+    calls: Vec<One>,
+    session: Of,
     /// What waits to be written.
     out: BytesMut,
     /// When the rest is given up: the input has ended.
@@ -87,18 +95,42 @@ struct Session {
 }
 
 /// A call that is being answered.
-struct Running {
-    id: Id,
-    state: State,
+enum One {
+    Alone(Running),
+    OfSession(Started),
 }
 
-enum State {
-    Asked(BoxFuture<'static, Reply>, Arc<Call>),
-    Working(Box<Answer>),
-    Answered,
+/// The session of a client of the revisions of 2025.
+enum Of {
+    /// It has not begun, and never does for others.
+    None,
+    /// It begins: nothing is read meanwhile.
+    Beginning(Id, Beginning),
+    /// The stream that tells what changes is being opened.
+    Opening(Arc<Session>, BoxFuture<'static, Option<Stream>>),
+    /// There it is, where it could be opened and has not ended.
+    Open(Arc<Session>, Option<Stream>),
 }
 
-impl Session {
+impl One {
+    const fn running(&mut self) -> &mut Running {
+        match self {
+            Self::Alone(running) => running,
+            Self::OfSession(started) => started.running(),
+        }
+    }
+}
+
+impl Of {
+    const fn session(&self) -> Option<&Arc<Session>> {
+        match self {
+            Self::None | Self::Beginning(..) => None,
+            Self::Opening(session, _) | Self::Open(session, _) => Some(session),
+        }
+    }
+}
+
+impl Serving {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -118,7 +150,8 @@ impl Session {
             if moved {
                 continue;
             }
-            if self.over.is_some() && self.calls.is_empty() && self.out.is_empty() && self.held.is_none() {
+            let is_idle = self.calls.is_empty() && !matches!(self.session, Of::Beginning(..));
+            if self.over.is_some() && is_idle && self.out.is_empty() && self.held.is_none() {
                 return output.poll_flush(cx);
             }
             match self.last.poll(&*self.runtime, self.over, cx) {
@@ -157,13 +190,13 @@ impl Session {
             self.refuse(id, error);
             moved = self.held.is_none();
         }
-        while self.held.is_none()
+        while self.is_ready()
             && let Some(line) = self.lines.next_line()
         {
             moved = true;
             self.take(line);
         }
-        if self.held.is_some() || self.over.is_some() {
+        if !self.is_ready() || self.over.is_some() {
             return Ok(moved);
         }
         let mut piece = [0; 8192];
@@ -180,6 +213,11 @@ impl Session {
         Ok(true)
     }
 
+    /// Whether the next line can be taken.
+    const fn is_ready(&self) -> bool {
+        self.held.is_none() && !matches!(self.session, Of::Beginning(..))
+    }
+
     fn take(&mut self, line: Line) {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return,
@@ -190,18 +228,32 @@ impl Session {
             }
         };
         match request::accept_line(&line, &self.handler.offers()) {
-            Verdict::Call(call) if self.calls.iter().any(|running| running.id == call.id) => {
-                let message = format!("id: the call {} is not answered yet", call.id);
-                self.refuse(None, RpcError::new(code::INVALID_REQUEST, message));
+            Verdict::Call(call) => {
+                if self.may_begin(&call.id) {
+                    self.begin(call);
+                }
             }
-            Verdict::Call(call) if self.calls.len() >= MAX_CALLS => {
-                let message = format!("{MAX_CALLS} calls are being answered; wait for one to end");
-                self.refuse(Some(call.id), RpcError::new(code::INTERNAL, message));
-            }
-            Verdict::Call(call) => self.begin(call),
             Verdict::Notification { method, params } => {
-                if method == "notifications/cancelled" {
-                    self.cancel(params.as_deref());
+                if method == "notifications/cancelled"
+                    && let Some(id) = cancelled(params.as_deref())
+                {
+                    // A call that was cancelled is not answered. One that is not there may have been answered just now.
+                    self.calls.retain_mut(|one| *one.running().id() != id);
+                }
+            }
+            Verdict::Legacy(Legacy::Initialize(initialize)) => self.initialize(initialize),
+            Verdict::Legacy(Legacy::Message(incoming)) => self.take_incoming(incoming),
+            Verdict::Legacy(Legacy::Batch(messages)) => {
+                if !self.session.session().is_some_and(|session| session.revision().has_batches()) {
+                    let message = "a line has one message, which is an object: there are no batches";
+                    return self.refuse(None, RpcError::new(code::INVALID_REQUEST, message));
+                }
+                for message in messages {
+                    match message {
+                        Ok(incoming) => self.take_incoming(incoming),
+                        Err(malformed) if malformed.answerable => self.refuse(malformed.id, malformed.error),
+                        Err(_) => {}
+                    }
                 }
             }
             Verdict::Refused(refusal) => {
@@ -213,24 +265,56 @@ impl Session {
         }
     }
 
-    fn begin(&mut self, call: Box<Call>) {
-        let (handler, context) = (Arc::clone(&self.handler), self.context.clone());
-        let call: Arc<Call> = Arc::from(call);
-        let asked = Arc::clone(&call);
-        let asked = Box::pin(async move { handler.call(context, &asked).await });
-        self.calls.push(Running { id: call.id.clone(), state: State::Asked(asked, call) });
+    /// Whether a call of that id may begin; where it may not, its client is told.
+    fn may_begin(&mut self, id: &Id) -> bool {
+        if self.calls.iter_mut().any(|one| one.running().id() == id) {
+            let message = format!("id: the call {id} is not answered yet");
+            self.refuse(None, RpcError::new(code::INVALID_REQUEST, message));
+            return false;
+        }
+        if self.calls.len() >= MAX_CALLS {
+            let message = format!("{MAX_CALLS} calls are being answered; wait for one to end");
+            self.refuse(Some(id.clone()), RpcError::new(code::INTERNAL, message));
+            return false;
+        }
+        true
     }
 
-    /// A call that was cancelled is not answered. One that is not there may have been answered just now.
-    fn cancel(&mut self, params: Option<&RawValue>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Cancelled {
-            request_id: Id,
+    fn begin(&mut self, call: Box<Call>) {
+        let (handler, context) = (Arc::clone(&self.handler), self.context.clone());
+        let (id, token) = (call.id.clone(), call.meta.progress_token.clone());
+        let reply = Box::pin(async move { handler.call(context, &call).await });
+        let running = Running::new(id, token, Framing::Lines, Arc::clone(&self.runtime), reply);
+        self.calls.push(One::Alone(running));
+    }
+
+    fn initialize(&mut self, initialize: Initialize) {
+        if !matches!(self.session, Of::None) {
+            let error = RpcError::new(code::INVALID_REQUEST, "the session has begun already");
+            return self.refuse(Some(initialize.id), error);
         }
-        let params = params.and_then(|params| serde_json::from_str::<Cancelled>(params.get()).ok());
-        if let Some(Cancelled { request_id }) = params {
-            self.calls.retain(|running| running.id != request_id);
+        let (handler, runtime) = (Arc::clone(&self.handler), Arc::clone(&self.runtime));
+        let (id, context) = (initialize.id.clone(), self.context.clone());
+        self.session = Of::Beginning(id, Box::pin(Session::begin(handler, runtime, context, initialize)));
+    }
+
+    fn take_incoming(&mut self, incoming: Incoming) {
+        match (incoming, self.session.session().map(Arc::clone)) {
+            (Incoming::Request(Request { id, .. }), None) => {
+                self.refuse(Some(id.clone()), without_session(Some(id)).error);
+            }
+            (Incoming::Request(request), Some(session)) => {
+                let id = request.id.clone();
+                if !self.may_begin(&id) {
+                    return;
+                }
+                match session.start(self.context.clone(), request, Framing::Lines) {
+                    Ok(started) => self.calls.push(One::OfSession(started)),
+                    Err(error) => self.refuse(Some(id), error),
+                }
+            }
+            (told, Some(session)) => session.handle_told(told),
+            (_, None) => {}
         }
     }
 
@@ -244,49 +328,61 @@ impl Session {
         self.out.extend_from_slice(b"\n");
     }
 
-    /// Carries calls on, each in turn. Whether any of them moved.
+    /// Carries the session and the calls on, each in turn. Whether any of them moved.
     fn carry_on(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        let Self { calls, out, runtime, .. } = self;
-        for running in calls.iter_mut() {
+        let mut moved = self.carry_session_on(cx);
+        let Self { calls, out, .. } = self;
+        calls.retain_mut(|one| {
             if out.len() >= WAITING {
-                break;
+                return true;
             }
-            moved |= running.state.poll(cx, runtime, out);
-        }
-        calls.retain(|running| !matches!(running.state, State::Answered));
+            // One message at the most.
+            match one.running().poll(cx, out) {
+                Poll::Pending => true,
+                Poll::Ready(flow) => {
+                    moved = true;
+                    flow == Flow::More
+                }
+            }
+        });
         // Whoever comes late in the list is early in the next round.
         if moved && calls.len() > 1 {
             calls.rotate_left(1);
         }
         moved
     }
-}
 
-impl State {
-    /// One message at the most. Whether anything happened.
-    fn poll(&mut self, cx: &mut Context<'_>, runtime: &Arc<dyn Runtime>, out: &mut BytesMut) -> bool {
-        let (next, moved) = match std::mem::replace(self, Self::Answered) {
-            Self::Answered => (Self::Answered, false),
-            Self::Asked(mut asked, call) => match asked.as_mut().poll(cx) {
-                Poll::Pending => (Self::Asked(asked, call), false),
-                Poll::Ready(Reply::Now(outcome)) => {
-                    out.extend_from_slice(message::answer(Some(&call.id), &outcome).as_bytes());
-                    out.extend_from_slice(b"\n");
-                    (Self::Answered, true)
+    fn carry_session_on(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.session {
+            Of::None | Of::Open(_, None) => false,
+            Of::Beginning(id, beginning) => {
+                let Poll::Ready(begun) = beginning.as_mut().poll(cx) else { return false };
+                let (session, outcome) = match begun {
+                    Ok((session, result)) => (Some(session), Ok(result)),
+                    Err(error) => (None, Err(error)),
+                };
+                Framing::Lines.write(&message::answer(Some(id), &outcome), &mut self.out);
+                self.session = session.map_or(Of::None, |session| {
+                    let (opened, context) = (Arc::clone(&session), self.context.clone());
+                    let opening = async move { opened.open_stream(&context, Framing::Lines).await.ok() };
+                    Of::Opening(session, Box::pin(opening))
+                });
+                true
+            }
+            Of::Opening(session, opening) => {
+                let Poll::Ready(stream) = opening.as_mut().poll(cx) else { return false };
+                self.session = Of::Open(Arc::clone(session), stream);
+                true
+            }
+            Of::Open(_, stream) => {
+                // Nothing is told to a client that does not read: it is told what changed last once it does.
+                let Some(open) = stream.as_mut().filter(|_| self.out.len() < WAITING) else { return false };
+                let polled = open.poll(cx, &mut self.out);
+                if polled == Poll::Ready(Flow::Last) {
+                    *stream = None;
                 }
-                Poll::Ready(Reply::Later(work)) => {
-                    let answer = Answer::to(&call, Framing::Lines, work, Arc::clone(runtime));
-                    (Self::Working(Box::new(answer)), true)
-                }
-            },
-            Self::Working(mut answer) => match answer.poll(cx, out) {
-                Poll::Pending => (Self::Working(answer), false),
-                Poll::Ready(Flow::More) => (Self::Working(answer), true),
-                Poll::Ready(Flow::Last) => (Self::Answered, true),
-            },
-        };
-        *self = next;
-        moved
+                polled.is_ready()
+            }
+        }
     }
 }

@@ -48,6 +48,8 @@ pub enum Start {
     Offset(u64),
     /// After a frame.
     AfterSeq(u64),
+    /// With so many bytes at the end.
+    Last(usize),
     /// With the last lines.
     Lines(u64),
     /// With what fills a terminal of this size, or of the usual one.
@@ -60,6 +62,7 @@ impl Start {
             Self::Oldest => Ok(Reader::oldest(log)),
             Self::Offset(offset) => Reader::at_offset(log, offset),
             Self::AfterSeq(seq) => Reader::after_seq(log, seq),
+            Self::Last(bytes) => Ok(Reader::tail(log, u64::MAX, bytes)),
             Self::Lines(lines) => Ok(Reader::tail(log, lines, usize::MAX)),
             Self::Screen(size) => {
                 let rows = size.map_or(0, |size| u64::from(size.rows));
@@ -160,9 +163,10 @@ impl Plane {
         let id = self.new_id();
         let span = span(&id, background);
         // Who has no connection here looks after its client's patience itself.
-        let place = connection
-            .as_ref()
-            .map(|_| Place { handle: Arc::clone(background.handle()), next: AtomicU64::new(attach.next()) });
+        let place = connection.as_ref().map(|_| Place::Output {
+            handle: Arc::clone(background.handle()),
+            next: AtomicU64::new(attach.next()),
+        });
         let parts = parts(id, caller, background, place, connection);
         let open = self.streams.open(Kind::Process, lease, parts, span);
         let stream = FollowStream {

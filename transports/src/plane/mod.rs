@@ -6,14 +6,17 @@
 //! * [`exec`]: one command for one client.
 //! * [`processes`]: background processes, by whose they are; [`background`]: one of them; [`follow`], [`page`]: who follows
 //!   it, or polls it; [`tickets`]: what lets a WebSocket do so.
+//! * [`notices`]: what changes, for clients that are told that it did.
 //! * `local`: sandboxes on this machine (feature `local`).
 //! * [`shutdown`]: the end of it all.
 
 pub mod background;
+mod bell;
 pub mod exec;
 pub mod follow;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod notices;
 pub mod page;
 pub mod processes;
 pub mod sandboxes;
@@ -130,6 +133,11 @@ impl Plane {
         }
     }
 
+    /// Whether a token may still be used.
+    pub(crate) fn is_valid(&self, token: &str) -> bool {
+        self.tokens.standing(token, self.runtime.wall_ms()) == Standing::Valid
+    }
+
     /// Whether a token was revoked: not only has it expired.
     fn is_revoked(&self, token: &str) -> bool {
         self.tokens.standing(token, self.runtime.wall_ms()) == Standing::Revoked
@@ -174,10 +182,17 @@ impl Plane {
     /// While a stream was being opened its token, its sandbox or the server may have come to an end: whoever ended them
     /// did not find it yet.
     fn close_if_late(&self, open: &streams::Open, caller: &Caller, entry: &sandboxes::Entry) {
+        if let Some(reason) = entry.close_reason() {
+            self.close_streams(reason, |stream| stream.id() == open.id());
+        }
+        self.close_if_over(open, caller);
+    }
+
+    /// The same for one that is about no sandbox.
+    fn close_if_over(&self, open: &streams::Open, caller: &Caller) {
         let standing = self.tokens.standing(caller.token(), self.runtime.wall_ms());
         let late = [
             (standing != Standing::Valid).then_some(Close::Revoked),
-            entry.close_reason(),
             self.is_shutting_down().then_some(Close::Shutdown),
         ];
         for reason in late.into_iter().flatten() {

@@ -54,13 +54,14 @@ impl Plane {
         Ok(open)
     }
 
-    /// Reads what there is from `start` on, [`PAGE`] bytes at the most. With `open` it waits for something for up to
+    /// Reads what there is from `start` on, about `max` bytes at the most. With `open` it waits for something for up to
     /// `wait`, or until that stream is to end.
     pub async fn read_page(
         &self,
         background: &Background,
         start: Start,
         encoding: Encoding,
+        max: usize,
         wait: Duration,
         mut open: Option<Open>,
     ) -> Result<Page, ApiError> {
@@ -79,7 +80,7 @@ impl Plane {
         let mut attach = reading.read(Waker::noop(), begin)?;
         let mut page = Page { from: attach.next(), next: attach.next(), ..Page::default() };
         let filled = std::future::poll_fn(|cx| {
-            reading.read(cx.waker(), |process| page.fill(&mut attach, process, now));
+            reading.read(cx.waker(), |process| page.fill(&mut attach, process, max, now));
             let is_something = page.next > page.from || page.gap.is_some();
             let closed = open.as_ref().and_then(|open| open.asked_to_close(cx.waker()));
             if closed.is_some() || is_something || reading.handle().look(Process::is_over) {
@@ -103,9 +104,9 @@ impl Plane {
 pub const PAGE: usize = 256 * 1024;
 
 impl Page {
-    fn fill(&mut self, attach: &mut Attach, process: &mut Process, now: Time) {
+    fn fill(&mut self, attach: &mut Attach, process: &mut Process, max: usize, now: Time) {
         loop {
-            if self.text.len() + self.bytes.len() + FRAME_MAX > PAGE {
+            if self.text.len() + self.bytes.len() + FRAME_MAX > max {
                 self.truncated = attach.next() < process.log().end_offset();
                 return;
             }

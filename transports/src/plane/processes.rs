@@ -6,7 +6,10 @@
 use super::{
     Plane,
     background::{Background, Restarting, StartCall},
-    lock, sandboxes,
+    bell::Bell,
+    lock,
+    notices::Bells,
+    sandboxes,
     tokens::Caller,
 };
 use crate::ApiError;
@@ -31,6 +34,8 @@ const MAX_ENDED: usize = 1000;
 #[derive(Debug)]
 pub struct Processes {
     table: Mutex<Table<Arc<Background>>>,
+    /// Rung where a token's list changes.
+    bells: Bells,
 }
 
 /// A place for one more process of a token, while it is being started.
@@ -55,6 +60,7 @@ impl Reserved {
     fn fill(mut self, id: String, key: Key, background: &Arc<Background>) {
         self.filled = true;
         lock(&self.plane.processes.table).insert(id, key, Arc::clone(background));
+        self.plane.processes.bells.ring(&self.token);
     }
 }
 
@@ -73,7 +79,12 @@ impl Processes {
             max_ended: MAX_ENDED,
             max_ended_bytes: settings.log_max_total,
         };
-        Self { table: Mutex::new(Table::new(config)) }
+        Self { table: Mutex::new(Table::new(config)), bells: Bells::default() }
+    }
+
+    /// What is rung where that token's list changes.
+    pub(super) fn bell(&self, token: &str) -> Arc<Bell> {
+        self.bells.of(token)
     }
 
     /// Whether it is not listed any more.
@@ -227,6 +238,9 @@ impl Plane {
         let held = background.handle().look(|process| process.log().held());
         let Ended { emptied, forgotten } =
             lock(&self.processes.table).handle_ended(background.id(), held as u64);
+        for forgotten in &forgotten {
+            self.processes.bells.ring(forgotten.token());
+        }
         for background in emptied.into_iter().chain(forgotten) {
             background.handle().command(Process::abandon_output);
         }
@@ -252,10 +266,11 @@ async fn watch(plane: Weak<Plane>, background: Arc<Background>) {
     ended.note_end(&background);
     drop(ended);
     // Not the process: one that is forgotten before, because too many have ended since, is not kept for this.
-    let id = background.id().to_owned();
+    let (id, token) = (background.id().to_owned(), background.token().to_owned());
     drop(background);
     sleep_until(&*runtime, runtime.now() + KEEP_ENDED).await;
     if let Some(plane) = plane.upgrade() {
         lock(&plane.processes.table).forget(&id);
+        plane.processes.bells.ring(&token);
     }
 }

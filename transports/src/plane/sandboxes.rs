@@ -1,6 +1,6 @@
 //! Sandboxes by name.
 
-use super::{Plane, lock, tokens::Caller};
+use super::{Plane, bell::Bell, lock, tokens::Caller};
 use crate::ApiError;
 use hangar_backends::Sandbox;
 use hangar_core::Close;
@@ -18,6 +18,8 @@ const NAME_MAX: usize = 63;
 pub struct Sandboxes {
     by_id: Mutex<BTreeMap<String, Arc<Entry>>>,
     factory: Mutex<Option<Arc<dyn Factory>>>,
+    /// Rung when one is made, or changes its state.
+    bell: Arc<Bell>,
 }
 
 /// Makes sandboxes on request.
@@ -117,12 +119,14 @@ impl Entry {
     }
 
     /// Enters another state, unless it has come to its end meanwhile.
-    fn enter(&self, to: State) -> Result<(), ApiError> {
+    fn enter(&self, to: State, bell: &Bell) -> Result<(), ApiError> {
         let mut state = lock(&self.state);
         if *state == State::Destroyed {
             return Err(ApiError::not_found("sandbox"));
         }
         *state = to;
+        drop(state);
+        bell.ring();
         Ok(())
     }
 
@@ -139,6 +143,11 @@ impl Sandboxes {
     /// Lets sandboxes be made on request.
     pub fn set_factory(&self, factory: Arc<dyn Factory>) {
         *lock(&self.factory) = Some(factory);
+    }
+
+    /// What is rung when one is made, or changes its state.
+    pub(super) const fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// Whether sandboxes can be made on request.
@@ -205,6 +214,8 @@ impl Plane {
             return Err(taken(name));
         }
         by_id.insert(entry.id.clone(), Arc::clone(&entry));
+        drop(by_id);
+        self.sandboxes.bell.ring();
         Ok(entry)
     }
 
@@ -241,9 +252,10 @@ impl Plane {
         let (plane, entry) = (Arc::clone(self), Arc::clone(entry));
         self.to_its_end(async move {
             let _changing = entry.changing.lock().await;
-            entry.enter(State::Paused)?;
+            let bell = plane.sandboxes.bell();
+            entry.enter(State::Paused, bell)?;
             if let Err(error) = entry.sandbox().pause().await {
-                entry.enter(State::Running)?;
+                entry.enter(State::Running, bell)?;
                 return Err(error.into());
             }
             plane.close_streams(Close::Paused, |stream| stream.sandbox() == entry.id);
@@ -254,11 +266,11 @@ impl Plane {
 
     /// Undoes a pause.
     pub async fn resume_sandbox(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), ApiError> {
-        let entry = Arc::clone(entry);
+        let (plane, entry) = (Arc::clone(self), Arc::clone(entry));
         self.to_its_end(async move {
             let _changing = entry.changing.lock().await;
             entry.sandbox().resume().await?;
-            entry.enter(State::Running)
+            entry.enter(State::Running, plane.sandboxes.bell())
         })
         .await
     }
@@ -269,6 +281,7 @@ impl Plane {
         let (plane, entry) = (Arc::clone(self), Arc::clone(entry));
         self.to_its_end(async move {
             *lock(&entry.state) = State::Destroyed;
+            plane.sandboxes.bell.ring();
             plane.close_streams(Close::Destroyed, |stream| stream.sandbox() == entry.id);
             let _changing = entry.changing.lock().await;
             entry.sandbox().destroy().await?;

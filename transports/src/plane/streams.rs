@@ -57,13 +57,22 @@ pub struct Entry {
     asked: Mutex<Asked>,
 }
 
-/// A process, and how far a stream that follows it has come.
+/// Where a stream that follows is.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) handle: Arc<Handle>,
-    /// The offset of what comes next.
-    pub(super) next: AtomicU64,
+pub(super) enum Place {
+    /// So far in the output of a process.
+    Output {
+        /// The process.
+        handle: Arc<Handle>,
+        /// The offset of what comes next.
+        next: AtomicU64,
+    },
+    /// It tells what changes: nothing is lost to a client that does not read, and what waits for it does not grow.
+    Notices,
 }
+
+/// A client that takes none of its notices for this long is given up, because its place is held for nothing.
+pub const NOTICES_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 struct Asked {
@@ -121,12 +130,18 @@ impl Entry {
         Some(carried.connection.id())
     }
 
-    /// Whether its client takes nothing for `patience` while what it would get next is gone.
+    /// Whether its client takes nothing for `patience` while what it would get next is gone, or for too long altogether.
     fn is_too_slow(&self, now: Time, patience: Duration) -> bool {
         let (Some(place), Some(carried)) = (&self.place, &self.connection) else { return false };
-        let waits = carried.connection.stuck_since().is_some_and(|since| now.since(since) >= patience);
-        let next = place.next.load(Ordering::SeqCst);
-        waits && place.handle.look(|process| next < process.log().start_offset())
+        let waits =
+            |patience| carried.connection.stuck_since().is_some_and(|since| now.since(since) >= patience);
+        match place {
+            Place::Output { handle, next } => {
+                let next = next.load(Ordering::SeqCst);
+                waits(patience) && handle.look(|process| next < process.log().start_offset())
+            }
+            Place::Notices => waits(NOTICES_PATIENCE),
+        }
     }
 
     fn ask(&self, reason: Close) {
@@ -294,8 +309,8 @@ impl Open {
 
     /// A stream that follows has come to this offset.
     pub fn at(&self, next: u64) {
-        if let Some(place) = &self.entry.place {
-            place.next.store(next, Ordering::SeqCst);
+        if let Some(Place::Output { next: place, .. }) = &self.entry.place {
+            place.store(next, Ordering::SeqCst);
         }
     }
 

@@ -7,7 +7,6 @@ mod exec;
 mod guard;
 mod mcp;
 mod processes;
-mod query;
 mod request;
 mod routes;
 mod sandboxes;
@@ -17,8 +16,9 @@ mod tokens;
 use crate::{
     ApiError, Plane,
     body::Body,
-    mcp::{Handler, plane::PlaneHandler},
+    mcp::{Handler, plane::PlaneHandler, session::table::Sessions},
     metrics,
+    query::{Query, cursor},
     server::Connection,
 };
 use bytes::Bytes;
@@ -42,7 +42,7 @@ pub struct Service {
     plane: Arc<Plane>,
     guard: Guard,
     routes: Routes,
-    mcp: Arc<dyn Handler>,
+    mcp: mcp::Endpoint,
 }
 
 impl std::fmt::Debug for Service {
@@ -72,7 +72,13 @@ impl Service {
 
     /// The same with something else behind `/mcp`.
     pub fn with_mcp(plane: Arc<Plane>, guard: Guard, mcp: Arc<dyn Handler>) -> Self {
+        let mcp = mcp::Endpoint::new(&plane, mcp);
         Self { plane, guard, routes: Routes::new(), mcp }
+    }
+
+    /// The sessions of clients of MCP that have one.
+    pub const fn mcp_sessions(&self) -> &Arc<Sessions> {
+        self.mcp.sessions()
     }
 
     /// The plane it is the interface of.
@@ -134,7 +140,7 @@ impl Service {
                 call.caller(&[Scope::Metrics, Scope::Admin])?;
                 Ok(text(metrics::CONTENT_TYPE, self.plane.metrics().text()))
             }
-            Endpoint::Mcp => Ok(mcp::answer(call, &*self.mcp).await),
+            Endpoint::Mcp => Ok(self.mcp.answer(call).await),
             Endpoint::OpenApi => Ok(text("application/json", OPENAPI.to_owned())),
             Endpoint::ListSandboxes => sandboxes::list(&call),
             Endpoint::CreateSandbox => sandboxes::create(call).await,
@@ -192,6 +198,17 @@ impl Call<'_> {
             return Ok(caller);
         }
         Err(ApiError::forbidden("the scope of this token does not reach this"))
+    }
+
+    /// The cursor of a stream of events: a browser that comes back sends it as `Last-Event-ID`, which counts more than
+    /// what the URL was made with.
+    fn event_cursor(&self, query: &Query<'_>) -> Result<Option<u64>, ApiError> {
+        let mut ids = self.request.headers().get_all("last-event-id").iter();
+        match (ids.next(), ids.next()) {
+            (None, _) => query.cursor("since"),
+            (Some(id), None) => cursor("Last-Event-ID", id.to_str().unwrap_or_default()).map(Some),
+            (Some(_), Some(_)) => cursor("Last-Event-ID", "").map(Some),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Background processes: `/api/sandboxes/{ref}/processes` for who polls or reads events, and
 //! `/v1/sandboxes/{ref}/processes` for who speaks the process protocol. One table, two ways to show it.
 
-use super::{Call, Scope, done, events, json, query::Query};
+use super::{Call, Scope, done, events, json};
 use crate::{
     ApiError,
     api::process::{ApiView, InputRequest, MAX_WAIT, PageView, StartRequest, bad_size},
@@ -9,9 +9,11 @@ use crate::{
     plane::{
         background::Background,
         follow::{Following, Start},
+        page::PAGE,
         tickets::Mode,
         tokens::Caller,
     },
+    query::Query,
     sse::EventBody,
 };
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -86,7 +88,7 @@ pub(super) async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (encoding, wait) = (encoding(&query)?, query.seconds("wait_seconds", MAX_WAIT)?);
     // Who waits holds as much as who streams.
     let open = (wait > Duration::ZERO).then(|| call.plane.open_to_wait(&caller, &background)).transpose()?;
-    let page = call.plane.read_page(&background, start, encoding, wait, open).await?;
+    let page = call.plane.read_page(&background, start, encoding, PAGE, wait, open).await?;
     call.plane.recheck(&caller)?;
     let (output, base64) = match encoding {
         Encoding::Text => (Some(page.text), None),

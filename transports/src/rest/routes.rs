@@ -83,7 +83,10 @@ const TABLE: [(&str, &[(Method, Endpoint)]); 23] = [
     ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
     ("/api/openapi.json", &[(Method::GET, Endpoint::OpenApi)]),
-    (super::mcp::PATH, &[(Method::POST, Endpoint::Mcp)]),
+    (
+        super::mcp::PATH,
+        &[(Method::POST, Endpoint::Mcp), (Method::GET, Endpoint::Mcp), (Method::DELETE, Endpoint::Mcp)],
+    ),
     ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
     (
         "/api/sandboxes/{ref}",

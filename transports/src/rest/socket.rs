@@ -1,7 +1,7 @@
 //! `GET /v1/sandbox-process-stream`: from a ticket to a WebSocket. Every refusal is an HTTP answer, and the ticket of a
 //! request that was refused can still be used.
 
-use super::{Call, query::Query};
+use super::Call;
 use crate::{
     ApiError,
     body::Body,
@@ -9,6 +9,7 @@ use crate::{
         follow::{Following, Start},
         tickets::{Mode, logging_disabled},
     },
+    query::Query,
     ws::Upgrade,
 };
 use hangar_core::exec::Encoding;

@@ -1,7 +1,12 @@
 //! The headers that repeat what the body of a request says, so that a proxy can route it without reading that.
 
-use super::message::{RpcError, code};
+use super::{
+    REVISION,
+    message::{RpcError, code},
+    revision::Revision,
+};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::json;
 use std::borrow::Cow;
 
 /// The headers of a request that count. Names are in any case; spaces around a value are not part of it.
@@ -17,6 +22,35 @@ pub struct Head<'a> {
     pub method: Header<'a>,
     /// `Mcp-Name`.
     pub name: Header<'a>,
+    /// `Mcp-Session-Id`.
+    pub session: Header<'a>,
+}
+
+impl Head<'_> {
+    /// Whether it says that the request is of the revision without sessions, or of a later one.
+    pub fn is_without_sessions(&self) -> bool {
+        matches!(self.version, Header::Once(version) if version >= REVISION.as_bytes())
+    }
+
+    /// Whether the revision that it names, if it does, is one that has sessions.
+    pub fn check_revision(&self) -> Result<(), RpcError> {
+        let bad = |message: String| {
+            let error =
+                RpcError::new(code::INVALID_REQUEST, format!("the header MCP-Protocol-Version: {message}"));
+            Err(error.with(json!({ "supported": Revision::names() })))
+        };
+        match self.version {
+            Header::Missing => Ok(()),
+            Header::Twice => bad("it is there more than once".to_owned()),
+            Header::Once(version) => {
+                let known = std::str::from_utf8(version).ok().and_then(Revision::named);
+                if known.is_some_and(Revision::has_sessions) {
+                    return Ok(());
+                }
+                bad(format!("the revision {} is not spoken here", String::from_utf8_lossy(version)))
+            }
+        }
+    }
 }
 
 /// A header that may be there once.

@@ -38,7 +38,7 @@ impl List {
     pub const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
 
     /// What tells that it changed.
-    const fn method(self) -> &'static str {
+    pub const fn method(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
             Self::Prompts => "notifications/prompts/list_changed",
@@ -66,6 +66,16 @@ pub enum Topic {
     List(List),
     /// A resource, by its URI as the client wrote it.
     Resource(Arc<str>),
+}
+
+impl Topic {
+    /// The method that tells that it changed, and the parameter that says which resource did.
+    pub fn told(&self) -> (&'static str, Option<(&'static str, Value)>) {
+        match self {
+            Self::List(list) => (list.method(), None),
+            Self::Resource(uri) => ("notifications/resources/updated", Some(("uri", Value::from(&**uri)))),
+        }
+    }
 }
 
 /// What a client wants to be told, or what of that is granted.
@@ -143,6 +153,8 @@ pub enum Output {
         method: &'static str,
         /// Of what, and of which subscription.
         params: Value,
+        /// What changed; None for the acknowledgement.
+        topic: Option<Topic>,
     },
     /// The result of the request: nothing more is told.
     Result(Map<String, Value>),
@@ -197,14 +209,16 @@ impl Listening {
     pub fn poll_output(&mut self, now: Time) -> Output {
         self.seen = self.seen.max(now);
         match std::mem::replace(&mut self.state, State::Acknowledged) {
-            State::Fresh(granted) => self.notification(
-                "notifications/subscriptions/acknowledged",
-                Some(("notifications", granted.to_json())),
-            ),
+            State::Fresh(granted) => {
+                let about = Some(("notifications", granted.to_json()));
+                let (method, params) = self.notification("notifications/subscriptions/acknowledged", about);
+                Output::Notification { method, params, topic: None }
+            }
             State::Acknowledged => match self.changes.poll_output(self.seen) {
-                changes::Output::Changed(Topic::List(list)) => self.notification(list.method(), None),
-                changes::Output::Changed(Topic::Resource(uri)) => {
-                    self.notification("notifications/resources/updated", Some(("uri", Value::from(&*uri))))
+                changes::Output::Changed(topic) => {
+                    let (method, about) = topic.told();
+                    let (method, params) = self.notification(method, about);
+                    Output::Notification { method, params, topic: Some(topic) }
                 }
                 changes::Output::Closed => {
                     self.state = State::Answered;
@@ -227,9 +241,8 @@ impl Listening {
         Value::Object(Map::from_iter([(meta::SUBSCRIPTION.to_owned(), json!(self.id))]))
     }
 
-    fn notification(&self, method: &'static str, about: Option<(&str, Value)>) -> Output {
+    fn notification(&self, method: &'static str, about: Option<(&str, Value)>) -> (&'static str, Value) {
         let about = about.into_iter().chain([("_meta", self.meta())]);
-        let params = about.map(|(name, value)| (name.to_owned(), value)).collect();
-        Output::Notification { method, params }
+        (method, about.map(|(name, value)| (name.to_owned(), value)).collect())
     }
 }

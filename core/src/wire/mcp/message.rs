@@ -115,6 +115,15 @@ pub enum Message<'a> {
         /// More about that.
         params: Option<&'a RawValue>,
     },
+    /// It answers something that it was asked.
+    Response {
+        /// What that was; None where this cannot be told.
+        id: Option<Id>,
+        /// The raw JSON of the result.
+        result: Option<&'a RawValue>,
+        /// The raw JSON of the error.
+        error: Option<&'a RawValue>,
+    },
 }
 
 /// A body that is no message, with the id of what it would have been where that can be told.
@@ -148,6 +157,10 @@ struct Envelope<'a> {
 /// What is there, null included, which an option would take for nothing.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+pub(super) fn no_method() -> RpcError {
+    RpcError::new(code::INVALID_REQUEST, "method: it is missing; only requests and notifications are taken")
 }
 
 impl<'a> Message<'a> {
@@ -191,11 +204,10 @@ impl<'a> Envelope<'a> {
             Malformed { id: named.clone(), error, answerable }
         };
         let Some(method) = self.method else {
-            let message = "method: it is missing; only requests and notifications are taken";
-            let response = self.result.is_some() || self.error.is_some();
-            let error = RpcError::new(code::INVALID_REQUEST, message);
-            // The id of a response is the server's own, or of a call that it is an answer to.
-            return Err(Malformed { id: named.filter(|_| !response), error, answerable: !response });
+            if self.result.is_some() || self.error.is_some() {
+                return Ok(Message::Response { id: named, result: self.result, error: self.error });
+            }
+            return Err(Malformed { id: named, error: no_method(), answerable: true });
         };
         if self.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
             return Err(bad(code::INVALID_REQUEST, "jsonrpc: it must be \"2.0\""));
@@ -249,6 +261,18 @@ pub fn notification(method: &str, params: &Value) -> String {
         params: &'a Value,
     }
     serde_json::to_string(&Notification { jsonrpc: "2.0", method, params }).unwrap_or_default()
+}
+
+/// The text of a request of the server's, without a line end in it.
+pub fn request(id: u64, method: &str, params: &Value) -> String {
+    #[derive(Serialize)]
+    struct Request<'a> {
+        jsonrpc: &'static str,
+        id: u64,
+        method: &'a str,
+        params: &'a Value,
+    }
+    serde_json::to_string(&Request { jsonrpc: "2.0", id, method, params }).unwrap_or_default()
 }
 
 /// What was wrong, without where in a text that its reader does not see.

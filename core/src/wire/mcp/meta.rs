@@ -59,11 +59,37 @@ fn token<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
     Value::deserialize(deserializer).map(Some)
 }
 
+/// Under which name a request of the revisions with sessions wants progress, if it does: all that it says about itself.
+pub(super) fn progress_token(meta: Option<&RawValue>) -> Result<Option<Id>, RpcError> {
+    #[derive(Deserialize)]
+    struct Known {
+        #[serde(default, rename = "progressToken", deserialize_with = "token")]
+        progress_token: Option<Value>,
+    }
+    let Some(meta) = meta else { return Ok(None) };
+    if !meta.get().starts_with('{') {
+        return Err(bad_meta("", "it must be an object"));
+    }
+    let known: Known =
+        serde_json::from_str(meta.get()).map_err(|error| bad_meta("", &without_place(&error)))?;
+    as_token(known.progress_token)
+}
+
+fn as_token(token: Option<Value>) -> Result<Option<Id>, RpcError> {
+    let token = token.map(Id::deserialize).transpose();
+    token.map_err(|_| bad_meta(".progressToken", "it must be a string or a whole number"))
+}
+
 fn bad_meta(field: &str, message: &str) -> RpcError {
     RpcError::invalid_params(format!("params._meta{field}: {message}"))
 }
 
 impl KnownMeta {
+    /// Whether it names a revision: those with sessions have no such member.
+    pub(super) fn names_revision(meta: Option<&RawValue>) -> bool {
+        Self::parse(meta).is_ok_and(|meta| meta.version.is_some())
+    }
+
     /// From the raw JSON of it.
     pub(super) fn parse(meta: Option<&RawValue>) -> Result<Self, RpcError> {
         let needed = || format!("it must have {VERSION} and {CAPABILITIES}");
@@ -95,11 +121,7 @@ impl KnownMeta {
             Some(_) => return Err(bad_meta(&field, "it must be an object")),
             None => return Err(bad_meta(&field, "it is missing")),
         };
-        let progress_token = self
-            .progress_token
-            .map(Id::deserialize)
-            .transpose()
-            .map_err(|_| bad_meta(".progressToken", "it must be a string or a whole number"))?;
+        let progress_token = as_token(self.progress_token)?;
         let log_level = self
             .log_level
             .map(LogLevel::deserialize)

@@ -16,6 +16,7 @@
 //! * [`types`]: what the methods take and give.
 
 pub mod head;
+pub mod legacy;
 pub mod lines;
 pub mod listen;
 pub mod message;
@@ -27,5 +28,5 @@ pub mod session;
 pub mod sessions;
 pub mod types;
 
-/// The revision that is spoken.
+/// The newest revision that is spoken.
 pub const REVISION: &str = "2026-07-28";

@@ -11,12 +11,17 @@
 //! 8. Its parameters are.
 //!
 //! Nothing is kept from one request to the next.
+//!
+//! That is the revision 2026-07-28, which a request says it is of in its head, or in its `_meta`. Others are of the revisions
+//! of 2025, whose sessions know the rest ([`legacy`](super::legacy)).
 
 use super::{
     REVISION,
     head::{Head, Header, decoded, encoded, mismatch, same},
-    message::{Id, Malformed, Message, RpcError, code, text, without_place},
-    meta::{KnownMeta, Meta},
+    legacy::{self, Incoming, Legacy},
+    message::{Id, Malformed, Message, RpcError, code, no_method, text, without_place},
+    meta::{self, KnownMeta, Meta},
+    revision::Revision,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{json, value::RawValue};
@@ -41,6 +46,8 @@ pub enum Verdict {
         /// More about that.
         params: Option<Box<RawValue>>,
     },
+    /// It is of a revision that has sessions: one of them has to take it.
+    Legacy(Legacy),
     /// It is not.
     Refused(Box<Refusal>),
 }
@@ -68,6 +75,8 @@ pub struct Call {
     pub method: String,
     /// The raw JSON of its parameters: an object.
     pub params: Box<RawValue>,
+    /// The revision that its client speaks.
+    pub revision: Revision,
     /// What it says about itself.
     pub meta: Meta,
 }
@@ -82,12 +91,23 @@ impl Call {
 
 /// What becomes of an HTTP request.
 pub fn accept(head: &Head<'_>, body: &[u8], offers: &Offers<'_>) -> Verdict {
-    check_types(head).and_then(|()| by_body(Some(head), body, offers)).unwrap_or_else(Verdict::Refused)
+    check_types(head).and_then(|()| route(Some(head), body, offers)).unwrap_or_else(Verdict::Refused)
 }
 
 /// What becomes of a message that has no head: a line of a process's input.
 pub fn accept_line(line: &[u8], offers: &Offers<'_>) -> Verdict {
-    by_body(None, line, offers).unwrap_or_else(Verdict::Refused)
+    route(None, line, offers).unwrap_or_else(Verdict::Refused)
+}
+
+/// A request that neither says that it is of the revision without sessions, nor is of a session.
+pub fn without_session(id: Option<Id>) -> Box<Refusal> {
+    let message = format!(
+        "params._meta: it is missing; it must have {} and {}. A client of a revision before {REVISION} begins with \
+         initialize, and names its session with Mcp-Session-Id",
+        meta::VERSION,
+        meta::CAPABILITIES
+    );
+    refusal(id, RpcError::invalid_params(message).with(json!({ "supported": Revision::names() })))
 }
 
 /// Whether the types of the body and of the answer are those of the protocol.
@@ -114,23 +134,71 @@ pub fn check_types(head: &Head<'_>) -> Result<(), Box<Refusal>> {
     Err(refused(406, "the answer is JSON or an event stream: `Accept: application/json, text/event-stream`"))
 }
 
-fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers<'_>) -> Result<Verdict, Box<Refusal>> {
-    let (id, method, params) = match Message::parse(body) {
-        Err(Malformed { id, error, answerable }) => {
-            return Err(Box::new(Refusal { answerable, ..*refusal(id, error) }));
+/// By which revisions' rules it goes.
+fn route(head: Option<&Head<'_>>, body: &[u8], offers: &Offers<'_>) -> Result<Verdict, Box<Refusal>> {
+    let is_new = head.is_some_and(Head::is_without_sessions);
+    let of_session = |head: &Head<'_>| head.session != Header::Missing;
+    if !is_new && head.is_none_or(of_session) && body.trim_ascii_start().starts_with(b"[") {
+        check_revision(head, None)?;
+        return legacy::batch(body).map(Verdict::Legacy).map_err(|error| refusal(None, error));
+    }
+    let message = Message::parse(body).map_err(|malformed| {
+        let Malformed { id, error, answerable } = malformed;
+        Box::new(Refusal { answerable, ..*refusal(id, error) })
+    })?;
+    match message {
+        Message::Request { id, method, params } => {
+            let params_meta = |params| Known::parse(params).map_or(None, |known| known.meta);
+            if is_new || method == "server/discover" || KnownMeta::names_revision(params_meta(params)) {
+                return by_ladder(head, id, method, params, offers);
+            }
+            check_revision(head, Some(&id))?;
+            if method == "initialize" {
+                let initialized = legacy::initialize(id.clone(), params);
+                return initialized.map(Verdict::Legacy).map_err(|error| refusal(Some(id), error));
+            }
+            if !head.is_none_or(of_session) {
+                return Err(without_session(Some(id)));
+            }
+            Ok(Verdict::Legacy(Legacy::Message(Incoming::from(Message::Request { id, method, params }))))
         }
-        Ok(Message::Notification { method, params }) => {
+        message @ (Message::Notification { .. } | Message::Response { .. })
+            if !is_new && head.is_some_and(of_session) =>
+        {
+            check_revision(head, None)?;
+            Ok(Verdict::Legacy(Legacy::Message(message.into())))
+        }
+        Message::Notification { method, params } => {
             if let Some(head) = head {
                 check_notification(head, &method).map_err(|error| refusal(None, error))?;
             }
             let (method, params) = (method.into_owned(), params.map(ToOwned::to_owned));
-            return Ok(Verdict::Notification { method, params });
+            Ok(Verdict::Notification { method, params })
         }
-        Ok(Message::Request { id, method, params }) => (id, method, params),
-    };
+        // The id is the server's own: over lines, that of something it asked.
+        response @ Message::Response { .. } if head.is_none() => {
+            Ok(Verdict::Legacy(Legacy::Message(response.into())))
+        }
+        Message::Response { .. } => {
+            Err(Box::new(Refusal { answerable: false, ..*refusal(None, no_method()) }))
+        }
+    }
+}
+
+fn check_revision(head: Option<&Head<'_>>, id: Option<&Id>) -> Result<(), Box<Refusal>> {
+    head.map_or(Ok(()), Head::check_revision).map_err(|error| refusal(id.cloned(), error))
+}
+
+fn by_ladder(
+    head: Option<&Head<'_>>,
+    id: Id,
+    method: Cow<'_, str>,
+    params: Option<&RawValue>,
+    offers: &Offers<'_>,
+) -> Result<Verdict, Box<Refusal>> {
     let fail = |error| refusal(Some(id.clone()), error);
     let known = Known::parse(params).map_err(fail)?;
-    let meta = KnownMeta::parse(known.meta).map_err(|error| fail(with_revision(error, &method)))?;
+    let meta = KnownMeta::parse(known.meta).map_err(fail)?;
     let version = meta.version().map_err(fail)?;
     if let Some(head) = head {
         check_headers(head, version, &method, &known).map_err(fail)?;
@@ -143,15 +211,11 @@ fn by_body(head: Option<&Head<'_>>, body: &[u8], offers: &Offers<'_>) -> Result<
         let message = format!("there is no method {method} here");
         return Err(fail(RpcError::new(code::METHOD_NOT_FOUND, message)));
     }
-    if let Some((name, value)) = known.named_by(&method)
-        && value.is_none()
-    {
-        return Err(fail(RpcError::invalid_params(format!("params.{name}: it must be a string"))));
-    }
+    known.check_name(&method).map_err(fail)?;
     let method = method.into_owned();
     // `_meta` was in it.
     let params = params.map_or_else(Box::default, ToOwned::to_owned);
-    Ok(Verdict::Call(Box::new(Call { id, method, params, meta })))
+    Ok(Verdict::Call(Box::new(Call { id, method, params, revision: Revision::V2026_07_28, meta })))
 }
 
 fn refusal(id: Option<Id>, error: RpcError) -> Box<Refusal> {
@@ -159,23 +223,15 @@ fn refusal(id: Option<Id>, error: RpcError) -> Box<Refusal> {
 }
 
 fn unsupported(version: &str) -> RpcError {
-    let data = json!({ "supported": [REVISION], "requested": version });
-    let message = format!("the revision {version} is not spoken here, but {REVISION} is");
+    let data = json!({ "supported": Revision::names(), "requested": version });
+    let message =
+        format!("the revision {version} is not spoken here; {REVISION} is, and older ones after initialize");
     RpcError::new(code::UNSUPPORTED_VERSION, message).with(data)
-}
-
-/// A client of an older revision shows its user the error to `initialize` and nothing else.
-fn with_revision(mut error: RpcError, method: &str) -> RpcError {
-    if method == "initialize" {
-        error.message = format!("{}; this server speaks the revision {REVISION} only", error.message);
-        error.data = Some(json!({ "supported": [REVISION] }));
-    }
-    error
 }
 
 /// The parameters that the ladder looks at.
 #[derive(Default, Deserialize)]
-struct Known<'a> {
+pub(super) struct Known<'a> {
     #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -185,10 +241,25 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn parse(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
+    pub(super) fn parse(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else { return Ok(Self::default()) };
         serde_json::from_str(params.get())
             .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))
+    }
+
+    /// What the request says about itself.
+    pub(super) const fn meta(&self) -> Option<&'a RawValue> {
+        self.meta
+    }
+
+    /// Whether the parameter that says what it is about is a string, where there has to be one.
+    pub(super) fn check_name(&self, method: &str) -> Result<(), RpcError> {
+        match self.named_by(method) {
+            Some((name, None)) => {
+                Err(RpcError::invalid_params(format!("params.{name}: it must be a string")))
+            }
+            Some((_, Some(_))) | None => Ok(()),
+        }
     }
 
     /// The parameter that `Mcp-Name` repeats, and what it says where it is a string.

@@ -148,6 +148,16 @@ impl Answering {
         true
     }
 
+    /// What the call asks its client. Whether anything was written.
+    pub fn question(&mut self, id: u64, method: &str, params: &Value, now: Time, out: &mut BytesMut) -> bool {
+        if self.answered {
+            return false;
+        }
+        self.silent_since = self.silent_since.max(now);
+        self.message(&message::request(id, method, params), out);
+        true
+    }
+
     /// The answer, if it is the first. Whether anything was written.
     pub fn answer(&mut self, outcome: &Result<Map<String, Value>, RpcError>, out: &mut BytesMut) -> bool {
         if std::mem::replace(&mut self.answered, true) {
@@ -198,9 +208,7 @@ impl Answering {
     }
 
     fn message(&self, text: &str, out: &mut BytesMut) {
-        out.put_slice(self.framing.before().as_bytes());
-        out.put_slice(text.as_bytes());
-        self.end(out);
+        self.framing.write(text, out);
     }
 }
 
@@ -216,6 +224,13 @@ fn number(number: f64, out: &mut BytesMut) {
 }
 
 impl Framing {
+    /// Writes one message, which has no line end in it.
+    pub fn write(self, message: &str, out: &mut BytesMut) {
+        out.put_slice(self.before().as_bytes());
+        out.put_slice(message.as_bytes());
+        out.put_slice(self.after());
+    }
+
     const fn before(self) -> &'static str {
         match self {
             Self::Events => "data: ",

@@ -18,6 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json, value::RawValue};
 use std::sync::Arc;
 
+pub(super) use process::view as process_view;
+
 /// The tools, always in this order.
 pub(super) fn list() -> [Tool; 3] {
     [exec::tool(), process::tool(), sandboxes::tool()]

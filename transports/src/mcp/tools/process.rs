@@ -3,7 +3,9 @@
 mod attach;
 
 use super::{
-    super::plane, Reply, RequestContext, arguments, error_schema, sandbox, sandbox_schema, sandboxes::Action,
+    super::{plane, resources},
+    Reply, RequestContext, arguments, error_schema, sandbox, sandbox_schema,
+    sandboxes::Action,
     unknown_action,
 };
 use crate::{
@@ -140,6 +142,7 @@ fn output_schema() -> Value {
     let process = json!({
         "process_id": { "type": "string" },
         "sandbox": { "type": "string" },
+        "output_uri": { "type": "string", "description": "The resource to read its output from, and to be told by of more" },
         "name": { "type": "string" },
         "command": { "type": "string" },
         "cwd": { "type": "string" },
@@ -273,12 +276,13 @@ fn find(
 }
 
 /// A process, as this tool shows it.
-fn view(background: &Background) -> Map<String, Value> {
+pub(in crate::mcp) fn view(background: &Background) -> Map<String, Value> {
     let mut view = match json!(ApiView::of(background)) {
         Value::Object(view) => view,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     };
     view.insert("sandbox".to_owned(), background.sandbox().name().into());
+    view.insert("output_uri".to_owned(), resources::output_uri(background).into());
     if let Some(name) = &background.call().name {
         view.insert("name".to_owned(), name.as_str().into());
     }

@@ -1,0 +1,396 @@
+//! A call of a session over HTTP. It goes on when its connection breaks, and its client can come back to what it said
+//! meanwhile, with the id of the last event that it read.
+//!
+//! ```text
+//!  Started ── polled by its reader ──► Events: the last of them are kept ──► CallBody
+//!               └── nobody reads: by a task of its own, until it is answered; KEEP later it is forgotten
+//! ```
+
+use super::{
+    super::{Outcome, RequestContext, refused},
+    Session, Started,
+    table::Held,
+};
+use crate::{
+    plane::notices::Notices,
+    sse::{Flow, Source},
+};
+use bytes::{Bytes, BytesMut};
+use hangar_backends::{Runtime, runtime::sleep_until};
+use hangar_core::wire::mcp::{legacy::Request, message::RpcError, response::Framing, revision::Revision};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// Bytes of events that are kept for a client that comes back; the answer is kept whatever its length.
+const KEPT: usize = 64 * 1024;
+
+/// How long an answer that nobody was there to read is kept.
+pub const KEEP: Duration = Duration::from_secs(60);
+
+/// A call, and whoever reads it.
+pub struct Cell {
+    number: u64,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    /// None once it is answered or cancelled.
+    call: Option<Started>,
+    events: Events,
+    /// Who reads: the last one that came.
+    reader: u64,
+    waker: Option<Waker>,
+}
+
+/// The last events, each with its number.
+#[derive(Debug, Default)]
+struct Events {
+    kept: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the first one that is kept.
+    first: u64,
+}
+
+impl Events {
+    /// One more, written by `write` behind its id.
+    fn push(&mut self, call: u64, event: &[u8]) {
+        let number = self.first + self.kept.len() as u64;
+        let id = format!("id: {call}:{number}\n");
+        let event: Bytes = [id.as_bytes(), event].concat().into();
+        self.bytes += event.len();
+        self.kept.push_back(event);
+        while self.bytes > KEPT && self.kept.len() > 1 {
+            self.bytes -= self.kept.pop_front().map_or(0, |event| event.len());
+            self.first += 1;
+        }
+    }
+
+    /// The first one from `next` on, which is moved behind it.
+    fn take(&self, next: &mut u64) -> Option<Bytes> {
+        *next = self.first.max(*next);
+        let at = usize::try_from(*next - self.first).ok()?;
+        let event = self.kept.get(at)?.clone();
+        *next += 1;
+        Some(event)
+    }
+}
+
+/// The id of an event: its call's number, and its own.
+fn event_id(id: &str) -> Option<(u64, u64)> {
+    let (call, event) = id.split_once(':')?;
+    Some((call.parse().ok()?, event.parse().ok()?))
+}
+
+impl Cell {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is to be answered no more.
+    pub(super) fn cancel(&self) {
+        let mut inner = self.lock();
+        let call = inner.call.take();
+        let waker = inner.waker.take();
+        drop(inner);
+        // Dropped, its command is killed.
+        drop(call);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// One who reads it from now on, in place of whoever did.
+    fn read_on(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.reader += 1;
+        let waker = inner.waker.take();
+        let reader = inner.reader;
+        drop(inner);
+        waker.into_iter().for_each(Waker::wake);
+        reader
+    }
+
+    fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        let mut inner = self.lock();
+        inner.waker = Some(cx.waker().clone());
+        match &mut inner.call {
+            Some(call) => call.running().poll_reply(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    /// Appends the next event of that reader to `out`.
+    fn poll_event(
+        &self,
+        reader: u64,
+        next: &mut u64,
+        cx: &mut Context<'_>,
+        out: &mut BytesMut,
+    ) -> Poll<Flow> {
+        let mut inner = self.lock();
+        if inner.reader != reader {
+            return Poll::Ready(Flow::Last);
+        }
+        loop {
+            if let Some(event) = inner.events.take(next) {
+                out.extend_from_slice(&event);
+                let more =
+                    inner.call.is_some() || *next < inner.events.first + inner.events.kept.len() as u64;
+                return Poll::Ready(if more { Flow::More } else { Flow::Last });
+            }
+            inner.waker = Some(cx.waker().clone());
+            let Some(call) = &mut inner.call else { return Poll::Ready(Flow::Last) };
+            let mut event = BytesMut::new();
+            let Poll::Ready(flow) = call.running().poll(cx, &mut event) else { return Poll::Pending };
+            if flow == Flow::Last {
+                inner.call = None;
+            }
+            if !event.is_empty() {
+                inner.events.push(self.number, &event);
+            }
+        }
+    }
+}
+
+/// How a call is answered.
+pub(crate) enum Begun {
+    /// At once.
+    Now(Outcome),
+    /// As a stream.
+    Stream(Box<CallBody>),
+}
+
+/// Begins a call, and waits until it is known how it is answered. Dropped before, it goes on.
+pub(crate) async fn begin(
+    session: Held,
+    context: RequestContext,
+    request: Request,
+) -> Result<Begun, RpcError> {
+    let answer = CallBody::begin(session, context, request)?;
+    let outcome = std::future::poll_fn(|cx| answer.cell.poll_outcome(cx)).await;
+    Ok(match outcome {
+        None => Begun::Stream(Box::new(answer)),
+        Some(outcome) => {
+            answer.cell.lock().call = None;
+            Begun::Now(outcome)
+        }
+    })
+}
+
+/// The stream of one call, as one client reads it.
+pub struct CallBody {
+    cell: Arc<Cell>,
+    session: Held,
+    reader: u64,
+    /// The number of the event that comes next.
+    next: u64,
+    /// Where it is counted, and why it has to end: the call does not with it.
+    notices: Option<Notices>,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl std::fmt::Debug for CallBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallBody")
+            .field("call", &self.cell.number)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CallBody {
+    pub(crate) fn begin(held: Held, context: RequestContext, request: Request) -> Result<Self, RpcError> {
+        let session = held.session();
+        let notices = session.handler.open(&context, false).map_err(|error| refused(&error))?;
+        // The call does not end with its connection.
+        let context = RequestContext { connection: None, ..context };
+        let call = session.start(context, request, Framing::Events)?;
+        let number = call.number;
+        let mut events = Events::default();
+        if session.revision() >= Revision::V2025_11_25 {
+            // So that its client can come back before anything was said. Those of before trip over an event without data.
+            events.push(number, b"data: \n\n");
+        }
+        let inner = Inner { call: Some(call), events, reader: 0, waker: None };
+        let cell = Arc::new(Cell { number, inner: Mutex::new(inner) });
+        session.lock().calls.insert(number, Arc::clone(&cell));
+        let runtime = Arc::clone(&session.runtime);
+        Ok(Self { cell, session: held, reader: 0, next: 0, notices, runtime })
+    }
+
+    /// The rest of a call, behind the event of that id; None where it is not kept any more.
+    pub(crate) fn resume(held: Held, context: &RequestContext, last_event: &str) -> Option<Self> {
+        let (number, event) = event_id(last_event)?;
+        let session = held.session();
+        let notices = session.handler.open(context, false).ok()?;
+        let cell = session.lock().calls.get(&number).cloned()?;
+        let (reader, runtime) = (cell.read_on(), Arc::clone(&session.runtime));
+        Some(Self { cell, session: held, reader, next: event.saturating_add(1), notices, runtime })
+    }
+
+    /// Whether there is nothing more to come, now that `flow` was the last that was said of that.
+    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+        if let Some(notices) = &mut self.notices
+            && let Poll::Ready(reason) = notices.poll_close(cx)
+        {
+            notices.ended(reason);
+            return Poll::Ready(Flow::Last);
+        }
+        self.cell.poll_event(self.reader, &mut self.next, cx, out)
+    }
+}
+
+impl Source for CallBody {
+    fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+        self.poll_next(cx, out)
+    }
+}
+
+impl Drop for CallBody {
+    fn drop(&mut self) {
+        let mut inner = self.cell.lock();
+        if inner.reader != self.reader {
+            // Somebody else reads it.
+            return;
+        }
+        let all = inner.events.first + inner.events.kept.len() as u64;
+        if inner.call.is_none() && self.next >= all {
+            drop(inner);
+            self.session.session().forget(self.cell.number);
+            return;
+        }
+        inner.reader += 1;
+        let keeper = Keeper {
+            reader: inner.reader,
+            cell: Arc::clone(&self.cell),
+            session: self.session.clone(),
+            runtime: Arc::clone(&self.runtime),
+        };
+        drop(inner);
+        self.runtime.spawn(Box::pin(keeper.run()));
+    }
+}
+
+/// Carries a call on that nobody reads.
+struct Keeper {
+    cell: Arc<Cell>,
+    session: Held,
+    reader: u64,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let (mut out, mut next) = (BytesMut::new(), u64::MAX);
+        // What there is to read is kept anyway: this only has it go on.
+        std::future::poll_fn(|cx| {
+            loop {
+                match self.cell.poll_event(self.reader, &mut next, cx, &mut out) {
+                    Poll::Ready(Flow::More) => out.clear(),
+                    Poll::Ready(Flow::Last) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+        // Whoever comes back takes it over.
+        let is_mine = || self.cell.lock().reader == self.reader;
+        if is_mine() {
+            sleep_until(&*self.runtime, self.runtime.now() + KEEP).await;
+        }
+        if is_mine() {
+            self.session.session().forget(self.cell.number);
+        }
+    }
+}
+
+impl Session {
+    fn forget(&self, call: u64) {
+        let cell = self.lock().calls.remove(&call);
+        drop(cell);
+    }
+}
+
+/// The answers to several calls at once, as one stream.
+pub struct BatchBody {
+    /// What was known at once.
+    said: BytesMut,
+    calls: Vec<CallBody>,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl std::fmt::Debug for BatchBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BatchBody").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl BatchBody {
+    pub(crate) const fn new(said: BytesMut, calls: Vec<CallBody>, runtime: Arc<dyn Runtime>) -> Self {
+        Self { said, calls, runtime }
+    }
+}
+
+impl Source for BatchBody {
+    fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+        let before = out.len();
+        out.unsplit(self.said.split());
+        let mut at = 0;
+        while let Some(call) = self.calls.get_mut(at) {
+            match call.poll_event(cx, out) {
+                Poll::Ready(Flow::More) | Poll::Pending => at += 1,
+                Poll::Ready(Flow::Last) => drop(self.calls.remove(at)),
+            }
+        }
+        match (self.calls.is_empty(), out.len() > before) {
+            (true, _) => Poll::Ready(Flow::Last),
+            (false, true) => Poll::Ready(Flow::More),
+            (false, false) => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_events_are_kept_and_the_very_last_whatever_its_length() {
+        let mut events = Events::default();
+        for event in 0..100 {
+            events.push(7, format!("data: {event}{}\n\n", "x".repeat(1000)).as_bytes());
+        }
+        assert!(events.bytes <= KEPT && events.bytes > KEPT - 2000);
+        let mut next = 99;
+        assert!(events.take(&mut next).unwrap().starts_with(b"id: 7:99\ndata: 99x"));
+        assert_eq!((events.take(&mut next), next), (None, 100));
+        // What is gone is passed over.
+        let mut next = 0;
+        let first = events.first;
+        assert!(
+            first > 0 && events.take(&mut next).unwrap().starts_with(format!("id: 7:{first}\n").as_bytes())
+        );
+        events.push(7, &[b'x'; 2 * KEPT]);
+        assert_eq!((events.kept.len(), events.first), (1, 100));
+        let mut next = u64::MAX;
+        assert_eq!(events.take(&mut next), None);
+    }
+
+    #[test]
+    fn ids_of_events() {
+        assert_eq!(event_id("3:0"), Some((3, 0)));
+        for bad in ["", "3", ":", "3:", ":3", "3:-1", "a:1", "1:2:3", "18446744073709551616:1"] {
+            assert_eq!(event_id(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What changes in a plane, for clients that are told that it did.
+//!
+//! * [`Plane::watch_output`], [`Plane::watch_sandboxes`], [`Plane::watch_list`]: something that changes.
+//! * [`Plane::open_notices`]: the stream on which a client is told.
+
+use super::{
+    Plane,
+    bell::{Bell, Hearing},
+    lock,
+    streams::{EntryParts, Leased, Open, Place},
+    tokens::Caller,
+};
+use crate::{ApiError, api::sandbox::ListView, metrics::Kind, server::Connection};
+use hangar_backends::{Runtime, handle::Reading, runtime::Deadline};
+use hangar_core::{Close, Time, process::Process};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+/// Something that changes, and how much of it was told. It holds one of the token's leases, where it has one.
+#[derive(Debug)]
+pub struct Watch {
+    source: Source,
+    /// The position that was told.
+    told: u64,
+    _lease: Option<Leased>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// What a process prints, and its end.
+    Output(Reading),
+    /// What a caller sees of the sandboxes.
+    Sandboxes { bell: Hearing, plane: Arc<Plane>, caller: Caller, heard: Option<(u64, u64)> },
+    /// Which resources a caller has.
+    List { sandboxes: Hearing, processes: Hearing },
+}
+
+/// The position of a process: where its output ends, and whether it has ended.
+fn position(process: &Process) -> u64 {
+    at(process.log().end_offset(), process.exit_status().is_some())
+}
+
+fn at(end: u64, has_ended: bool) -> u64 {
+    end.saturating_mul(2).saturating_add(u64::from(has_ended))
+}
+
+impl Source {
+    /// Where it is now. `waker` is woken when that changes.
+    fn position(&mut self, waker: &Waker) -> u64 {
+        match self {
+            Self::Output(reading) => reading.read(waker, |process| position(process)),
+            Self::Sandboxes { bell, plane, caller, heard } => {
+                let rung = bell.rung(waker);
+                // What changed may be nothing that this caller sees.
+                match heard {
+                    Some((at, seen)) if *at == rung => *seen,
+                    _ => heard.insert((rung, fingerprint(plane, caller))).1,
+                }
+            }
+            Self::List { sandboxes, processes } => sandboxes.rung(waker).wrapping_add(processes.rung(waker)),
+        }
+    }
+}
+
+fn fingerprint(plane: &Plane, caller: &Caller) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    json!(ListView::of(&plane.sandboxes().visible(caller))).to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Watch {
+    fn new(mut source: Source, since: Option<u64>, lease: Option<Leased>) -> Self {
+        let told = since.unwrap_or_else(|| source.position(Waker::noop()));
+        Self { source, told, _lease: lease }
+    }
+
+    /// Ready while it is at another position than was told.
+    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.source.position(cx.waker()) == self.told { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// All that there is counts as told.
+    pub fn told(&mut self) {
+        self.told = self.source.position(Waker::noop());
+    }
+
+    /// The position that was told: from there the next one goes on.
+    pub const fn position(&self) -> u64 {
+        self.told
+    }
+}
+
+/// A stream on which a client is told what changes.
+pub struct Notices {
+    open: Open,
+    until: Time,
+    deadline: Deadline,
+    opened: Time,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl std::fmt::Debug for Notices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Notices").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl Notices {
+    /// Why it has to end, once it has to.
+    pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
+        if let Some(reason) = self.open.asked_to_close(cx.waker()) {
+            return Poll::Ready(reason);
+        }
+        self.deadline.poll(&*self.runtime, Some(self.until), cx).map(|()| Close::Lifetime)
+    }
+
+    /// It told something.
+    pub fn told(&mut self) {
+        self.open.sent(0, self.runtime.now().since(self.opened));
+    }
+
+    /// It ends, and says so.
+    pub const fn ended(&mut self, reason: Close) {
+        self.open.ended(reason);
+    }
+}
+
+impl Plane {
+    /// What a process of the caller's prints, and its end: from a position on, or where there is none from an offset of its
+    /// output, or else from now. It is named by its id, or by its name.
+    pub fn watch_output(
+        &self,
+        caller: &Caller,
+        sandbox: &str,
+        process: &str,
+        since: Option<u64>,
+        offset: Option<u64>,
+    ) -> Result<Watch, ApiError> {
+        let background = self.find_process(caller, sandbox, process)?;
+        let lease = self.streams.lease(caller.token())?;
+        let mut watch = Watch::new(Source::Output(background.handle().reader()), since, Some(lease));
+        if let (None, Some(offset)) = (since, offset) {
+            // Whoever read so far of a process that has ended read of its end, too.
+            watch.told = watch.told.min(at(offset, true));
+        }
+        Ok(watch)
+    }
+
+    /// The sandboxes that the caller sees, and the state of each.
+    pub fn watch_sandboxes(self: &Arc<Self>, caller: &Caller, since: Option<u64>) -> Result<Watch, ApiError> {
+        let lease = self.streams.lease(caller.token())?;
+        let (bell, plane, caller) = (self.sandboxes.bell().hear(), Arc::clone(self), caller.clone());
+        Ok(Watch::new(Source::Sandboxes { bell, plane, caller, heard: None }, since, Some(lease)))
+    }
+
+    /// Which resources the caller has.
+    pub fn watch_list(&self, caller: &Caller) -> Watch {
+        let (sandboxes, processes) =
+            (self.sandboxes.bell().hear(), self.processes.bell(caller.token()).hear());
+        Watch::new(Source::List { sandboxes, processes }, None, None)
+    }
+
+    /// Opens a stream of notices; one of the token's leases is its own where it is `leased`.
+    pub fn open_notices(
+        &self,
+        caller: &Caller,
+        connection: Option<Arc<Connection>>,
+        leased: bool,
+    ) -> Result<Notices, ApiError> {
+        self.recheck(caller)?;
+        if self.is_shutting_down() {
+            return Err(ApiError::shutting_down());
+        }
+        let lease = leased.then(|| self.streams.lease(caller.token())).transpose()?;
+        let id = self.new_id();
+        let span = tracing::info_span!(
+            "stream listen",
+            stream.id = id,
+            bytes = tracing::field::Empty,
+            messages = tracing::field::Empty,
+            reason = tracing::field::Empty,
+        );
+        let (token, sandbox) = (caller.token().to_owned(), String::new());
+        let parts = EntryParts { id, token, sandbox, command: None, place: Some(Place::Notices), connection };
+        let open = self.streams.open(Kind::Listen, lease, parts, span);
+        self.close_if_over(&open, caller);
+        let opened = self.runtime.now();
+        Ok(Notices {
+            open,
+            until: opened + self.settings.stream_max,
+            deadline: Deadline::default(),
+            opened,
+            runtime: Arc::clone(&self.runtime),
+        })
+    }
+}
+
+/// The bells of those tokens whose lists somebody watches.
+#[derive(Debug, Default)]
+pub(super) struct Bells(Mutex<BTreeMap<String, Arc<Bell>>>);
+
+impl Bells {
+    /// That of a token.
+    pub(super) fn of(&self, token: &str) -> Arc<Bell> {
+        let mut bells = lock(&self.0);
+        // Those that nobody hears any more are in nobody's way for longer than this.
+        bells.retain(|_, bell| !bell.is_unheard());
+        Arc::clone(bells.entry(token.to_owned()).or_default())
+    }
+
+    /// Something of a token's changed.
+    pub(super) fn ring(&self, token: &str) {
+        let bell = lock(&self.0).get(token).cloned();
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+}
