@@ -6,6 +6,7 @@
 mod exec;
 mod guard;
 mod mcp;
+mod oauth;
 mod processes;
 mod request;
 mod routes;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use crate::plane::tokens::{Caller, Scope};
 pub use guard::{BadOrigin, Guard};
+pub use oauth::{BadUrl, ProtectedResource};
 
 /// The paths, their requests and their answers, as OpenAPI 3.1. A test holds it against the routes.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -43,6 +45,7 @@ pub struct Service {
     guard: Guard,
     routes: Routes,
     mcp: mcp::Endpoint,
+    oauth: Option<ProtectedResource>,
 }
 
 impl std::fmt::Debug for Service {
@@ -73,7 +76,13 @@ impl Service {
     /// The same with something else behind `/mcp`.
     pub fn with_mcp(plane: Arc<Plane>, guard: Guard, mcp: Arc<dyn Handler>) -> Self {
         let mcp = mcp::Endpoint::new(&plane, mcp);
-        Self { plane, guard, routes: Routes::new(), mcp }
+        Self { plane, guard, routes: Routes::new(), mcp, oauth: None }
+    }
+
+    /// The same, telling clients of MCP where they get their tokens.
+    #[must_use]
+    pub fn with_oauth(self, resource: ProtectedResource) -> Self {
+        Self { oauth: Some(resource), ..self }
     }
 
     /// The sessions of clients of MCP that have one.
@@ -116,6 +125,9 @@ impl Service {
                 Err(error) => refused(&error),
             },
         };
+        if let Some(oauth) = self.oauth.as_ref().filter(|_| request.uri().path() == mcp::PATH) {
+            oauth.challenge(&mut response);
+        }
         if let Some(origin) = origin {
             Guard::allow(&mut response, origin);
         }
@@ -141,6 +153,9 @@ impl Service {
                 Ok(text(metrics::CONTENT_TYPE, self.plane.metrics().text()))
             }
             Endpoint::Mcp => Ok(self.mcp.answer(call).await),
+            Endpoint::ProtectedResource => {
+                self.oauth.as_ref().ok_or_else(|| ApiError::not_found("path"))?.document()
+            }
             Endpoint::OpenApi => Ok(text("application/json", OPENAPI.to_owned())),
             Endpoint::ListSandboxes => sandboxes::list(&call),
             Endpoint::CreateSandbox => sandboxes::create(call).await,

@@ -11,6 +11,7 @@ pub(super) enum Endpoint {
     Metrics,
     OpenApi,
     Mcp,
+    ProtectedResource,
     ListSandboxes,
     CreateSandbox,
     ShowSandbox,
@@ -58,6 +59,7 @@ impl Endpoint {
             | Self::Metrics
             | Self::OpenApi
             | Self::Mcp
+            | Self::ProtectedResource
             | Self::ListSandboxes
             | Self::ShowSandbox
             | Self::DestroySandbox
@@ -79,7 +81,7 @@ impl Endpoint {
 }
 
 /// Every path with its methods. `{ref}` and `{process}` are an id or a name.
-const TABLE: [(&str, &[(Method, Endpoint)]); 23] = [
+const TABLE: [(&str, &[(Method, Endpoint)]); 25] = [
     ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
     ("/api/openapi.json", &[(Method::GET, Endpoint::OpenApi)]),
@@ -87,6 +89,8 @@ const TABLE: [(&str, &[(Method, Endpoint)]); 23] = [
         super::mcp::PATH,
         &[(Method::POST, Endpoint::Mcp), (Method::GET, Endpoint::Mcp), (Method::DELETE, Endpoint::Mcp)],
     ),
+    (super::oauth::PATH, &[(Method::GET, Endpoint::ProtectedResource)]),
+    (super::oauth::PATH_OF_MCP, &[(Method::GET, Endpoint::ProtectedResource)]),
     ("/api/sandboxes", &[(Method::GET, Endpoint::ListSandboxes), (Method::POST, Endpoint::CreateSandbox)]),
     (
         "/api/sandboxes/{ref}",
