@@ -175,7 +175,13 @@ impl Client {
 
     /// Reads an answer to its end.
     pub async fn response(&mut self) -> Result<Response, End> {
-        let mut response = self.head().await?;
+        let head = self.head().await?;
+        self.body(head).await
+    }
+
+    /// Reads the rest of an answer whose head was read.
+    pub async fn body(&mut self, head: Response) -> Result<Response, End> {
+        let mut response = head;
         if response.header("transfer-encoding") == Some("chunked") {
             let mut body = Vec::new();
             while let Some(chunk) = self.chunk().await? {

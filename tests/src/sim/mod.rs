@@ -9,7 +9,8 @@
 //! * [`net`]: sockets in memory that delay, split, cut and half-close.
 //! * [`script`], [`sandbox`]: a sandbox whose commands are little scripts, and which remembers what happened to
 //!   them; `family` and `driver` are what one command is made of.
-//! * [`client`], [`stream`], [`mcp`]: a client that sees each byte and each time.
+//! * [`client`], [`stream`], [`mcp`]: a client that sees each byte and each time; [`messages`], [`session`]: one of MCP that
+//!   is told what changes, and one of the revisions of 2025.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
 //! * [`scenario`]: a scenario drawn from a seed.
 //! * [`refusals`]: requests that are refused.
@@ -22,6 +23,7 @@ pub mod clock;
 mod driver;
 mod family;
 pub mod mcp;
+pub mod messages;
 pub mod net;
 pub mod random;
 pub mod refusals;
@@ -30,6 +32,7 @@ pub mod sandbox;
 pub mod scenario;
 pub mod script;
 pub mod seeds;
+pub mod session;
 pub mod stream;
 pub mod world;
 

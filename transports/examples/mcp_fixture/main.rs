@@ -30,7 +30,10 @@ use hangar_smol::{SmolRuntime, signals::StopSignals};
 use hangar_transports::{
     ApiError, Plane, Settings,
     mcp::{Followed, Handler, Outcome, Reply, RequestContext, listen, not_found},
-    plane::{notices::Notices, tokens::Tokens},
+    plane::{
+        notices::{Notices, Purpose},
+        tokens::Tokens,
+    },
     rest::{Guard, Service},
     server::Server,
 };
@@ -122,8 +125,8 @@ impl Handler for Fixture {
         })
     }
 
-    fn open(&self, context: &RequestContext, leased: bool) -> Result<Option<Notices>, ApiError> {
-        self.plane.open_notices(&context.caller, context.connection.clone(), leased).map(Some)
+    fn open(&self, context: &RequestContext, purpose: Purpose) -> Result<Option<Notices>, ApiError> {
+        self.plane.open_notices(&context.caller, context.connection.clone(), purpose).map(Some)
     }
 }
 

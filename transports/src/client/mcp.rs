@@ -5,7 +5,7 @@ use super::{Client, ClientError, MAX_EVENT, socket::SILENCE};
 use crate::{
     ApiError,
     mcp::{Followed, Handler, Outcome, Reply, RequestContext, Step, Work, not_found, plane::METHODS},
-    plane::notices::Notices,
+    plane::notices::{Notices, Purpose},
 };
 use hangar_backends::{
     Runtime,
@@ -150,7 +150,7 @@ impl Handler for RemoteHandler {
     }
 
     /// The server counts what it tells.
-    fn open(&self, _context: &RequestContext, _leased: bool) -> Result<Option<Notices>, ApiError> {
+    fn open(&self, _context: &RequestContext, _purpose: Purpose) -> Result<Option<Notices>, ApiError> {
         Ok(None)
     }
 }

@@ -10,7 +10,7 @@
 //! What changed and was not told yet is not looked at again: however fast something changes, it costs what telling costs.
 
 use super::{Followed, Handler, Reply, RequestContext, Step, Work, refused};
-use crate::plane::notices::Notices;
+use crate::plane::notices::{Notices, Purpose};
 use hangar_backends::{Runtime, runtime::Deadline};
 use hangar_core::wire::mcp::{
     listen::{Filter, Listening, Output, Topic},
@@ -108,7 +108,9 @@ async fn begin(
         }
     }
     // Each resource has a place; a stream without one has its own.
-    let notices = handler.open(context, granted.resources.is_empty()).map_err(|error| refused(&error))?;
+    let alone = granted.resources.is_empty();
+    let purpose = if alone { Purpose::TellsAlone } else { Purpose::Tells };
+    let notices = handler.open(context, purpose).map_err(|error| refused(&error))?;
     let listening = Listening::new(call.id.clone(), granted, server, runtime.now());
     let (runtime, deadline) = (Arc::clone(runtime), Deadline::default());
     Ok(Listen { listening, following, notices, runtime, deadline })

@@ -23,7 +23,10 @@ mod tools;
 
 use crate::{
     ApiError,
-    plane::{notices::Notices, tokens::Caller},
+    plane::{
+        notices::{Notices, Purpose},
+        tokens::Caller,
+    },
     server::Connection,
     sse::{Flow, Source},
 };
@@ -73,8 +76,8 @@ pub trait Handler: Send + Sync + 'static {
         since: Option<Position>,
     ) -> BoxFuture<'a, Result<Box<dyn Followed>, RpcError>>;
 
-    /// Opens the stream on which they are told, where those are counted. It holds a place of its own where it is `leased`.
-    fn open(&self, context: &RequestContext, leased: bool) -> Result<Option<Notices>, ApiError>;
+    /// Opens the stream on which they are told, where those are counted.
+    fn open(&self, context: &RequestContext, purpose: Purpose) -> Result<Option<Notices>, ApiError>;
 }
 
 /// Something that changes, for as long as it is followed.

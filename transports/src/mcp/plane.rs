@@ -1,7 +1,10 @@
 //! hangar's own methods: its tools and its resources.
 
 use super::{Followed, Handler, Outcome, Reply, RequestContext, listen, resources, tools};
-use crate::{ApiError, Plane, plane::notices::Notices};
+use crate::{
+    ApiError, Plane,
+    plane::notices::{Notices, Purpose},
+};
 use hangar_backends::runtime::BoxFuture;
 use hangar_core::wire::mcp::{
     listen::Topic,
@@ -117,8 +120,8 @@ impl Handler for PlaneHandler {
         Box::pin(std::future::ready(resources::follow(&self.plane, context, topic, since)))
     }
 
-    fn open(&self, context: &RequestContext, leased: bool) -> Result<Option<Notices>, ApiError> {
-        self.plane.open_notices(&context.caller, context.connection.clone(), leased).map(Some)
+    fn open(&self, context: &RequestContext, purpose: Purpose) -> Result<Option<Notices>, ApiError> {
+        self.plane.open_notices(&context.caller, context.connection.clone(), purpose).map(Some)
     }
 }
 

@@ -150,7 +150,9 @@ async fn output(plane: &Plane, background: &Background, since: Option<u64>) -> R
     let page = plane.read_page(background, start, Encoding::Text, OUTPUT, Duration::ZERO, None).await?;
     let before = since.is_none() && page.from > 0;
     let mut set = |name: &str, value: Value| view.insert(name.to_owned(), value);
-    set("end", background.handle().look(|process| process.log().end_offset()).into());
+    // Of a character that is not whole yet nothing is given: to come for it at once would be of no use.
+    let end = background.handle().look(|process| process.log().end_offset());
+    set("end", if page.truncated { end } else { page.next }.into());
     set("next", page.next.into());
     set("from", page.from.into());
     set("output", page.text.into());

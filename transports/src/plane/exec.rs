@@ -156,7 +156,8 @@ impl Plane {
             place: None,
             connection,
         };
-        let open = self.streams.open(Kind::Exec, lease, parts, span);
+        let kind = lease.is_some().then_some(Kind::Exec);
+        let open = self.streams.open(kind, lease, parts, span);
         let stream = ExecStream {
             plane: Arc::clone(self),
             exec,

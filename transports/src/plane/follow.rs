@@ -48,7 +48,7 @@ pub enum Start {
     Offset(u64),
     /// After a frame.
     AfterSeq(u64),
-    /// With so many bytes at the end.
+    /// With so many bytes at the end, or less: as many whole frames.
     Last(usize),
     /// With the last lines.
     Lines(u64),
@@ -168,7 +168,8 @@ impl Plane {
             next: AtomicU64::new(attach.next()),
         });
         let parts = parts(id, caller, background, place, connection);
-        let open = self.streams.open(Kind::Process, lease, parts, span);
+        let kind = lease.is_some().then_some(Kind::Process);
+        let open = self.streams.open(kind, lease, parts, span);
         let stream = FollowStream {
             plane: Arc::clone(self),
             background: Arc::clone(background),

@@ -95,6 +95,17 @@ impl Watch {
     }
 }
 
+/// What a stream of notices is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// To tell what changes, each of which has a place among the token's streams.
+    Tells,
+    /// To tell what changes, where nothing of that has a place: the stream has one.
+    TellsAlone,
+    /// To carry the answer to a call that goes on without it, and is counted itself.
+    Carries,
+}
+
 /// A stream on which a client is told what changes.
 pub struct Notices {
     open: Open,
@@ -165,18 +176,20 @@ impl Plane {
         Watch::new(Source::List { sandboxes, processes }, None, None)
     }
 
-    /// Opens a stream of notices; one of the token's leases is its own where it is `leased`.
+    /// Opens a stream of notices.
     pub fn open_notices(
         &self,
         caller: &Caller,
         connection: Option<Arc<Connection>>,
-        leased: bool,
+        purpose: Purpose,
     ) -> Result<Notices, ApiError> {
         self.recheck(caller)?;
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
-        let lease = leased.then(|| self.streams.lease(caller.token())).transpose()?;
+        let alone = purpose == Purpose::TellsAlone;
+        let lease = alone.then(|| self.streams.lease(caller.token())).transpose()?;
+        let kind = (purpose != Purpose::Carries).then_some(Kind::Listen);
         let id = self.new_id();
         let span = tracing::info_span!(
             "stream listen",
@@ -187,7 +200,7 @@ impl Plane {
         );
         let (token, sandbox) = (caller.token().to_owned(), String::new());
         let parts = EntryParts { id, token, sandbox, command: None, place: Some(Place::Notices), connection };
-        let open = self.streams.open(Kind::Listen, lease, parts, span);
+        let open = self.streams.open(kind, lease, parts, span);
         self.close_if_over(&open, caller);
         let opened = self.runtime.now();
         Ok(Notices {

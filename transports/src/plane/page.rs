@@ -45,7 +45,7 @@ impl Plane {
         let (id, place) = (self.new_id(), None);
         let span = follow::span(&id, background);
         let open = self.streams.open(
-            Kind::Process,
+            Some(Kind::Process),
             Some(lease),
             follow::parts(id, caller, background, place, None),
             span,

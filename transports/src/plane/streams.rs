@@ -94,7 +94,8 @@ pub struct Open {
     metrics: Arc<Metrics>,
     entry: Arc<Entry>,
     /// None for a command that is not streamed: it is no open stream, and is not counted as one.
-    counted: Option<(Kind, Leased)>,
+    kind: Option<Kind>,
+    _lease: Option<Leased>,
     ended: Option<Close>,
     bytes: u64,
     messages: u64,
@@ -195,7 +196,7 @@ impl Streams {
     /// Enters a stream. From here on it can be closed; what was closed before must be looked for after this.
     pub(super) fn open(
         &self,
-        kind: Kind,
+        kind: Option<Kind>,
         lease: Option<Leased>,
         entry: EntryParts,
         span: tracing::Span,
@@ -205,7 +206,7 @@ impl Streams {
         let asked = Mutex::default();
         let entry = Arc::new(Entry { id, token, sandbox, command, place, connection, asked });
         lock(&self.open).insert(&entry);
-        if lease.is_some() {
+        if let Some(kind) = kind {
             self.metrics.opened(kind);
         }
         if entry.place.is_some() {
@@ -215,7 +216,8 @@ impl Streams {
             streams: Arc::clone(&self.open),
             metrics: Arc::clone(&self.metrics),
             entry,
-            counted: lease.map(|lease| (kind, lease)),
+            kind,
+            _lease: lease,
             ended: None,
             bytes: 0,
             messages: 0,
@@ -316,10 +318,8 @@ impl Open {
 
     /// It sent a message of so many bytes of output, so long after its start.
     pub fn sent(&mut self, bytes: usize, after: Duration) {
-        if let Some((kind, _)) = &self.counted
-            && self.messages == 0
-        {
-            self.metrics.first_output(*kind, after);
+        if let Some(kind) = self.kind.filter(|_| self.messages == 0) {
+            self.metrics.first_output(kind, after);
         }
         self.messages += 1;
         self.bytes += bytes as u64;
@@ -347,8 +347,8 @@ impl Drop for Open {
     fn drop(&mut self) {
         let reason = self.reason();
         lock(&self.streams).remove(&self.entry);
-        if let Some((kind, _)) = &self.counted {
-            self.metrics.closed(*kind, reason, self.bytes);
+        if let Some(kind) = self.kind {
+            self.metrics.closed(kind, reason, self.bytes);
         }
         self.span.record("bytes", self.bytes);
         self.span.record("messages", self.messages);

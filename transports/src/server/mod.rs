@@ -54,6 +54,11 @@ impl Server {
         Self { service: Arc::new(service), connections: Connections::default() }
     }
 
+    /// What answers requests.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
     /// Answers what comes to `listener` until `shutdown` is ready, then ends the plane: streams at once, commands
     /// within `HANGAR_LOCAL_DRAIN_SECONDS` or when `hurry` is ready. Requests that would begin something are refused meanwhile. Returns how
     /// many commands had to be killed.
@@ -86,6 +91,7 @@ impl Server {
         };
         drop(listener);
         self.close_connections(&**plane.runtime()).await;
+        self.service.mcp_sessions().close_all();
         killed
     }
 

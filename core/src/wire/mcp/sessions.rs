@@ -103,6 +103,11 @@ impl<T: Clone> Sessions<T> {
         picked.map(|(_, entry)| entry.value).collect()
     }
 
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &T> {
+        self.by_id.values().map(|entry| &entry.value)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_id.len()
@@ -172,7 +177,7 @@ mod tests {
         assert_eq!(table.open("f".to_owned(), "two", "f", at(12)), Ok(Some("a")));
         // All are in use.
         assert_eq!(table.open("g".to_owned(), "two", "g", at(13)), Err(InUse));
-        assert_eq!(table.len(), 3);
+        assert_eq!((table.len(), table.all().copied().collect::<Vec<_>>()), (3, vec!["d", "e", "f"]));
         assert_eq!(table.close_of(|owner| owner == "one"), ["d"]);
         assert_eq!(table.open("g".to_owned(), "two", "g", at(14)), Ok(None));
         assert_eq!(table.open("h".to_owned(), "two", "h", at(15)), Err(InUse));

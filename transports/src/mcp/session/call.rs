@@ -3,8 +3,11 @@
 //!
 //! ```text
 //!  Started ── polled by its reader ──► Events: the last of them are kept ──► CallBody
-//!               └── nobody reads: by a task of its own, until it is answered; KEEP later it is forgotten
+//!               └── nobody reads: by a task of its own, until it is answered
 //! ```
+//!
+//! What was written is not what was read: an answer is kept for [`KEEP`] after that, whoever it was written to, as one of
+//! the session's last.
 
 use super::{
     super::{Outcome, RequestContext, refused},
@@ -12,12 +15,15 @@ use super::{
     table::Held,
 };
 use crate::{
-    plane::notices::Notices,
+    plane::notices::{Notices, Purpose},
     sse::{Flow, Source},
 };
 use bytes::{Bytes, BytesMut};
-use hangar_backends::{Runtime, runtime::sleep_until};
-use hangar_core::wire::mcp::{legacy::Request, message::RpcError, response::Framing, revision::Revision};
+use hangar_backends::Runtime;
+use hangar_core::{
+    Close, Time,
+    wire::mcp::{legacy::Request, message::RpcError, response::Framing, revision::Revision},
+};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -28,8 +34,43 @@ use std::{
 /// Bytes of events that are kept for a client that comes back; the answer is kept whatever its length.
 const KEPT: usize = 64 * 1024;
 
-/// How long an answer that nobody was there to read is kept.
+/// How long an answered call is kept.
 pub const KEEP: Duration = Duration::from_secs(60);
+
+/// Answered calls that one session keeps, and bytes of their events.
+const MAX_ANSWERED: usize = 16;
+const MAX_ANSWERED_BYTES: usize = 256 * 1024;
+
+/// The calls of a session that were answered, and may be come back to.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    /// Until when, which, and how many bytes it holds; the first one goes first.
+    calls: VecDeque<(Time, u64, usize)>,
+}
+
+impl Answered {
+    /// One more, and those that go for it.
+    fn push(&mut self, until: Time, call: u64, bytes: usize) -> Vec<u64> {
+        if self.calls.iter().all(|(_, known, _)| *known != call) {
+            self.calls.push_back((until, call, bytes));
+        }
+        let mut gone = Vec::new();
+        let held =
+            |calls: &VecDeque<(Time, u64, usize)>| calls.iter().map(|(_, _, bytes)| bytes).sum::<usize>();
+        while self.calls.len() > MAX_ANSWERED
+            || self.calls.len() > 1 && held(&self.calls) > MAX_ANSWERED_BYTES
+        {
+            gone.extend(self.calls.pop_front().map(|(_, call, _)| call));
+        }
+        gone
+    }
+
+    /// Those whose time is over.
+    fn expire(&mut self, now: Time) -> Vec<u64> {
+        let over = self.calls.iter().take_while(|(until, ..)| now >= *until).count();
+        self.calls.drain(..over).map(|(_, call, _)| call).collect()
+    }
+}
 
 /// A call, and whoever reads it.
 pub struct Cell {
@@ -56,14 +97,14 @@ struct Events {
 }
 
 impl Events {
-    /// One more, written by `write` behind its id.
-    fn push(&mut self, call: u64, event: &[u8]) {
+    /// One more, behind its id. The last one, which is the answer, takes the place of none.
+    fn push(&mut self, call: u64, event: &[u8], flow: Flow) {
         let number = self.first + self.kept.len() as u64;
         let id = format!("id: {call}:{number}\n");
         let event: Bytes = [id.as_bytes(), event].concat().into();
         self.bytes += event.len();
         self.kept.push_back(event);
-        while self.bytes > KEPT && self.kept.len() > 1 {
+        while flow == Flow::More && self.bytes > KEPT && self.kept.len() > 1 {
             self.bytes -= self.kept.pop_front().map_or(0, |event| event.len());
             self.first += 1;
         }
@@ -148,7 +189,7 @@ impl Cell {
                 inner.call = None;
             }
             if !event.is_empty() {
-                inner.events.push(self.number, &event);
+                inner.events.push(self.number, &event, flow);
             }
         }
     }
@@ -173,7 +214,7 @@ pub(crate) async fn begin(
     Ok(match outcome {
         None => Begun::Stream(Box::new(answer)),
         Some(outcome) => {
-            answer.cell.lock().call = None;
+            answer.discard();
             Begun::Now(outcome)
         }
     })
@@ -203,7 +244,7 @@ impl std::fmt::Debug for CallBody {
 impl CallBody {
     pub(crate) fn begin(held: Held, context: RequestContext, request: Request) -> Result<Self, RpcError> {
         let session = held.session();
-        let notices = session.handler.open(&context, false).map_err(|error| refused(&error))?;
+        let notices = session.handler.open(&context, Purpose::Carries).map_err(|error| refused(&error))?;
         // The call does not end with its connection.
         let context = RequestContext { connection: None, ..context };
         let call = session.start(context, request, Framing::Events)?;
@@ -211,7 +252,7 @@ impl CallBody {
         let mut events = Events::default();
         if session.revision() >= Revision::V2025_11_25 {
             // So that its client can come back before anything was said. Those of before trip over an event without data.
-            events.push(number, b"data: \n\n");
+            events.push(number, b"data: \n\n", Flow::More);
         }
         let inner = Inner { call: Some(call), events, reader: 0, waker: None };
         let cell = Arc::new(Cell { number, inner: Mutex::new(inner) });
@@ -224,16 +265,24 @@ impl CallBody {
     pub(crate) fn resume(held: Held, context: &RequestContext, last_event: &str) -> Option<Self> {
         let (number, event) = event_id(last_event)?;
         let session = held.session();
-        let notices = session.handler.open(context, false).ok()?;
+        let notices = session.handler.open(context, Purpose::Carries).ok()?;
         let cell = session.lock().calls.get(&number).cloned()?;
         let (reader, runtime) = (cell.read_on(), Arc::clone(&session.runtime));
         Some(Self { cell, session: held, reader, next: event.saturating_add(1), notices, runtime })
     }
 
-    /// Whether there is nothing more to come, now that `flow` was the last that was said of that.
+    /// It was answered otherwise: nobody comes back to it.
+    fn discard(&self) {
+        self.cell.read_on();
+        self.cell.cancel();
+        self.session.session().forget(self.cell.number);
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
         if let Some(notices) = &mut self.notices
             && let Poll::Ready(reason) = notices.poll_close(cx)
+            // Of what ends the call itself, the call says so.
+            && !matches!(reason, Close::Revoked | Close::Shutdown)
         {
             notices.ended(reason);
             return Poll::Ready(Flow::Last);
@@ -259,19 +308,15 @@ impl Drop for CallBody {
             // Somebody else reads it.
             return;
         }
-        let all = inner.events.first + inner.events.kept.len() as u64;
-        if inner.call.is_none() && self.next >= all {
+        if inner.call.is_none() {
+            let bytes = inner.events.bytes;
             drop(inner);
-            self.session.session().forget(self.cell.number);
+            self.session.session().answered(self.cell.number, bytes);
             return;
         }
         inner.reader += 1;
-        let keeper = Keeper {
-            reader: inner.reader,
-            cell: Arc::clone(&self.cell),
-            session: self.session.clone(),
-            runtime: Arc::clone(&self.runtime),
-        };
+        let keeper =
+            Keeper { reader: inner.reader, cell: Arc::clone(&self.cell), session: self.session.clone() };
         drop(inner);
         self.runtime.spawn(Box::pin(keeper.run()));
     }
@@ -282,7 +327,6 @@ struct Keeper {
     cell: Arc<Cell>,
     session: Held,
     reader: u64,
-    runtime: Arc<dyn Runtime>,
 }
 
 impl Keeper {
@@ -299,13 +343,12 @@ impl Keeper {
             }
         })
         .await;
+        let inner = self.cell.lock();
         // Whoever comes back takes it over.
-        let is_mine = || self.cell.lock().reader == self.reader;
-        if is_mine() {
-            sleep_until(&*self.runtime, self.runtime.now() + KEEP).await;
-        }
-        if is_mine() {
-            self.session.session().forget(self.cell.number);
+        if inner.reader == self.reader {
+            let bytes = inner.events.bytes;
+            drop(inner);
+            self.session.session().answered(self.cell.number, bytes);
         }
     }
 }
@@ -314,6 +357,27 @@ impl Session {
     fn forget(&self, call: u64) {
         let cell = self.lock().calls.remove(&call);
         drop(cell);
+    }
+
+    /// A call was answered, and holds so many bytes for who comes back to it.
+    fn answered(&self, call: u64, bytes: usize) {
+        let mut state = self.lock();
+        if !state.calls.contains_key(&call) {
+            return;
+        }
+        let gone = state.answered.push(self.runtime.now() + KEEP, call, bytes);
+        let cells: Vec<Arc<Cell>> = gone.iter().filter_map(|call| state.calls.remove(call)).collect();
+        drop(state);
+        drop(cells);
+    }
+
+    /// Forgets the answered calls whose time is over.
+    pub(super) fn purge(&self) {
+        let mut state = self.lock();
+        let gone = state.answered.expire(self.runtime.now());
+        let cells: Vec<Arc<Cell>> = gone.iter().filter_map(|call| state.calls.remove(call)).collect();
+        drop(state);
+        drop(cells);
     }
 }
 
@@ -368,7 +432,7 @@ mod tests {
     fn the_last_events_are_kept_and_the_very_last_whatever_its_length() {
         let mut events = Events::default();
         for event in 0..100 {
-            events.push(7, format!("data: {event}{}\n\n", "x".repeat(1000)).as_bytes());
+            events.push(7, format!("data: {event}{}\n\n", "x".repeat(1000)).as_bytes(), Flow::More);
         }
         assert!(events.bytes <= KEPT && events.bytes > KEPT - 2000);
         let mut next = 99;
@@ -380,10 +444,27 @@ mod tests {
         assert!(
             first > 0 && events.take(&mut next).unwrap().starts_with(format!("id: 7:{first}\n").as_bytes())
         );
-        events.push(7, &[b'x'; 2 * KEPT]);
-        assert_eq!((events.kept.len(), events.first), (1, 100));
+        let kept = events.kept.len();
+        events.push(7, &[b'x'; 2 * KEPT], Flow::Last);
+        assert_eq!((events.kept.len(), events.first), (kept + 1, first));
         let mut next = u64::MAX;
         assert_eq!(events.take(&mut next), None);
+    }
+
+    #[test]
+    fn the_last_answers_are_kept_for_a_while() {
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let mut answered = Answered::default();
+        for call in 0..20 {
+            let gone = answered.push(at(call), call, 1);
+            assert_eq!(gone, (call >= 16).then(|| call - 16).into_iter().collect::<Vec<_>>());
+        }
+        assert!(answered.push(at(99), 19, 1).is_empty(), "it is there already");
+        assert_eq!(answered.expire(at(5)), [4, 5]);
+        assert_eq!(answered.push(at(99), 20, MAX_ANSWERED_BYTES), (6..20).collect::<Vec<_>>());
+        // The last one stays, whatever its length.
+        assert_eq!(answered.push(at(99), 21, 2 * MAX_ANSWERED_BYTES), [20]);
+        assert_eq!((answered.expire(at(98)), answered.expire(at(99))), (vec![], vec![21]));
     }
 
     #[test]

@@ -65,6 +65,7 @@ struct State {
     askers: BTreeMap<u64, Waker>,
     /// Calls over HTTP.
     calls: BTreeMap<u64, Arc<call::Cell>>,
+    answered: call::Answered,
     closed: bool,
 }
 
@@ -110,6 +111,7 @@ impl Session {
             answers: BTreeMap::new(),
             askers: BTreeMap::new(),
             calls: BTreeMap::new(),
+            answered: call::Answered::default(),
             closed: false,
         };
         let logs = result["capabilities"].get("logging").is_some();

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     ApiError,
-    plane::notices::Notices,
+    plane::notices::{Notices, Purpose},
     sse::{Flow, Source},
 };
 use bytes::BytesMut;
@@ -67,7 +67,7 @@ impl Session {
         context: &RequestContext,
         framing: Framing,
     ) -> Result<Stream, ApiError> {
-        let notices = self.handler.open(context, false)?;
+        let notices = self.handler.open(context, Purpose::Tells)?;
         let number = self.replace_stream();
         let (session, deadline) = (Arc::clone(self), Deadline::default());
         let stream = Stream { session, number, framing, deadline };

@@ -80,12 +80,20 @@ impl Sessions {
         closed.as_deref().map(Session::close).is_some()
     }
 
+    /// Ends all of them.
+    pub fn close_all(&self) {
+        let all = self.lock().close_of(|_| true);
+        all.into_iter().for_each(|session| session.close());
+    }
+
     fn close_over(&self, valid: impl Fn(&str) -> bool) {
         let mut table = self.lock();
         let mut over = table.expire(self.runtime.now());
         over.extend(table.close_of(|token| !valid(token)));
+        let all: Vec<Arc<Session>> = table.all().cloned().collect();
         drop(table);
         over.into_iter().for_each(|session| session.close());
+        all.into_iter().for_each(|session| session.purge());
     }
 
     /// How many there are.
