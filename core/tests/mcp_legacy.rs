@@ -198,10 +198,21 @@ fn a_request_is_a_call_of_its_sessions_client() {
     };
     let given = call(json!({ "name": "exec", "_meta": { "progressToken": 0 } })).unwrap();
     assert_eq!(
-        (given.revision, given.meta.progress_token),
+        (given.revision, given.meta.progress_token.clone()),
         (Revision::V2025_06_18, Some(Id::Number(0.into())))
     );
     assert!(given.meta.capabilities.contains_key("sampling"));
+    // Sent on to a server of the newest revision, it is whole.
+    let sent = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": serde_json::from_str::<Value>(given.newest_params().get()).unwrap(),
+    });
+    let Verdict::Call(sent) = accept_line(sent.to_string().as_bytes(), &OFFERS) else { panic!("{sent}") };
+    assert_eq!(
+        (sent.meta.progress_token.clone(), sent.meta.capabilities.clone()),
+        (given.meta.progress_token, given.meta.capabilities)
+    );
+    assert_eq!(sent.newest_params().get(), sent.params.get());
     assert_eq!(call(json!({ "name": "exec" })).unwrap().meta.progress_token, None);
     for (params, field) in [
         (json!({}), "params.name"),

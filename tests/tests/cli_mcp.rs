@@ -4,75 +4,19 @@
 
 use hangar_tests::{
     mcp::{request, result},
-    real::{Folder, Gate, Mark, Serving, cli, hangar, wait_until},
+    real::{Gate, Mark, Serving, Stdio, cli, wait_until},
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    io::BufReader,
+    process::{self, Command},
 };
-
-/// A `hangar mcp` that runs.
-struct Session {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    _folder: Folder,
-}
-
-impl Session {
-    fn start(change: impl FnOnce(&mut Command)) -> Self {
-        let folder = Folder::new();
-        let mut command = hangar();
-        command.arg("mcp").current_dir(folder.path());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        change(&mut command);
-        let mut child = command.spawn().unwrap();
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, input, output, _folder: folder }
-    }
-
-    fn say(&mut self, line: &str) {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    fn exec(&mut self, id: &Value, command: &str, mark: &Mark, token: Option<&Value>) {
-        let env = json!({ "HOME": "/nonexistent", (Mark::NAME): mark.value() });
-        let arguments = json!({ "command": command, "stream": true, "env": env });
-        let params = json!({ "name": "exec", "arguments": arguments });
-        self.say(&request(id, "tools/call", &params, token).to_string());
-    }
-
-    /// The next line, which has to be a message; None at the end.
-    fn hear(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        (!line.is_empty())
-            .then(|| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    fn ended(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // It may have ended.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
 
 #[test]
 fn calls_are_answered_at_once_and_in_their_own_time() {
     cli("calls_are_answered_at_once_and_in_their_own_time", || {
-        let (mut session, mark) = (Session::start(|_| {}), Mark::new());
+        let (mut session, mark) = (Stdio::start(|_| {}), Mark::new());
         let gate = Gate::new();
         session.exec(&json!("slow"), &format!("echo a; {}; echo b", gate.wait()), &mark, Some(&json!(0)));
         session.exec(&json!(7), "echo quick", &mark, None);
@@ -93,7 +37,7 @@ fn calls_are_answered_at_once_and_in_their_own_time() {
 #[test]
 fn what_is_no_call_is_told_and_the_next_one_is_answered() {
     cli("what_is_no_call_is_told_and_the_next_one_is_answered", || {
-        let (mut session, mark) = (Session::start(|_| {}), Mark::new());
+        let (mut session, mark) = (Stdio::start(|_| {}), Mark::new());
         let list = request(&json!(1), "tools/list", &json!({}), None).to_string();
         for (line, code, id) in [
             ("nonsense".to_owned(), -32700, json!(null)),
@@ -121,7 +65,7 @@ fn what_is_no_call_is_told_and_the_next_one_is_answered() {
 #[test]
 fn what_is_cancelled_is_killed_and_not_answered() {
     cli("what_is_cancelled_is_killed_and_not_answered", || {
-        let (mut session, mark) = (Session::start(|_| {}), Mark::new());
+        let (mut session, mark) = (Stdio::start(|_| {}), Mark::new());
         session.exec(&json!(1), "echo in; sleep 777 & setsid sleep 778 & wait", &mark, Some(&json!("p")));
         assert_eq!(session.hear().unwrap()["params"]["message"], "in\n");
         mark.wait_for("sleep 778");
@@ -142,7 +86,7 @@ fn what_is_cancelled_is_killed_and_not_answered() {
 fn whatever_ends_it_ends_what_it_started() {
     cli("whatever_ends_it_ends_what_it_started", || {
         for end in ["input", "signal", "output"] {
-            let (mut session, mark) = (Session::start(|_| {}), Mark::new());
+            let (mut session, mark) = (Stdio::start(|_| {}), Mark::new());
             let env = json!({ "HOME": "/nonexistent", (Mark::NAME): mark.value() });
             let arguments = json!({ "action": "start", "command": "setsid sleep 778 & wait", "env": env });
             let params = json!({ "name": "process", "arguments": arguments });
@@ -163,7 +107,7 @@ fn whatever_ends_it_ends_what_it_started() {
                 }
                 _ => {
                     // Nobody reads it any more; the next message finds out.
-                    let unread = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+                    let unread = Command::new("true").stdout(process::Stdio::piped()).spawn().unwrap();
                     let mut child = unread;
                     session.output = BufReader::new(child.stdout.take().unwrap());
                     child.wait().unwrap();
@@ -181,7 +125,7 @@ fn whatever_ends_it_ends_what_it_started() {
 #[test]
 fn what_ignores_its_end_is_killed_while_its_client_waits() {
     cli("what_ignores_its_end_is_killed_while_its_client_waits", || {
-        let (mut session, mark) = (Session::start(|_| {}), Mark::new());
+        let (mut session, mark) = (Stdio::start(|_| {}), Mark::new());
         let command = "trap '' TERM; echo in; while :; do sleep 0.1; done";
         session.exec(&json!(1), command, &mark, Some(&json!(0)));
         assert_eq!(session.hear().unwrap()["params"]["message"], "in\n");
@@ -196,7 +140,7 @@ fn what_ignores_its_end_is_killed_while_its_client_waits() {
 #[test]
 fn what_prints_without_end_does_not_keep_it() {
     cli("what_prints_without_end_does_not_keep_it", || {
-        let mut session = Session::start(|command| {
+        let mut session = Stdio::start(|command| {
             command.env("HANGAR_STREAM_BYTES_PER_SECOND", "100000000000");
             command.env("HANGAR_STREAM_MAX_BYTES", "100000000000");
         });
@@ -228,7 +172,7 @@ fn it_stands_before_a_server() {
         let client = serving.client();
         let url = format!("http://{}", client.address);
         let (mut session, mark) = (
-            Session::start(|command| {
+            Stdio::start(|command| {
                 command.args(["--server", &url]).env("HANGAR_TOKEN", &client.token);
             }),
             Mark::new(),
@@ -253,7 +197,7 @@ fn it_stands_before_a_server() {
         let nowhere = "http://127.0.0.1:9";
         for (url, token, text) in [(url.as_str(), "nonsense", "unknown"), (nowhere, "x", "cannot be reached")]
         {
-            let mut session = Session::start(|command| {
+            let mut session = Stdio::start(|command| {
                 command.args(["--server", url]).env("HANGAR_TOKEN", token);
             });
             session.say(&request(&json!("a"), "tools/list", &json!({}), None).to_string());

@@ -170,6 +170,14 @@ impl Serving {
         Self::listening(command, folder)
     }
 
+    /// Starts one again: with the data in `folder`, where one listened before.
+    pub fn again(folder: Folder, address: SocketAddr, change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = hangar();
+        command.args(["serve", "--listen", &address.to_string(), "--data"]).arg(folder.file("data"));
+        change(&mut command);
+        Self::listening(command, folder)
+    }
+
     /// Starts one behind words of a shell: `ulimit -n 40`.
     pub fn after(shell: &str, change: impl FnOnce(&mut Command)) -> Self {
         let folder = Folder::new();

@@ -168,6 +168,17 @@ impl Client {
         response.into_reply().unwrap().json()
     }
 
+    /// Sends a request with more headers, each with its line end, and reads the head of the answer.
+    pub fn send_with(
+        &self,
+        method: &str,
+        path: &str,
+        more: &str,
+        body: Option<&Value>,
+    ) -> io::Result<Response> {
+        Response::read(BufReader::new(self.ask_with(method, path, more, body)?))
+    }
+
     /// Sends a request, and leaves the answer where it is.
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<TcpStream> {
         self.ask_with(method, path, "", body)
@@ -240,7 +251,14 @@ impl Response {
         self.socket.get_ref()
     }
 
-    fn into_reply(mut self) -> io::Result<Reply> {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.head.lines().filter_map(|line| line.split_once(": "));
+        found.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+
+    /// The whole of it.
+    pub fn into_reply(mut self) -> io::Result<Reply> {
         let mut body = String::new();
         self.read_to_string(&mut body)?;
         Ok(Reply { status: self.status, head: self.head, body })

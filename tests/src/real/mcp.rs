@@ -19,13 +19,23 @@ impl Client {
     pub fn calling(&self, name: &str, arguments: &Value, token: Option<Value>) -> Calling {
         let params = json!({ "name": name, "arguments": arguments });
         let message = mcp::request(&json!("call"), "tools/call", &params, token.as_ref());
-        let response = self.mcp(&message).unwrap();
-        assert_eq!(response.status, 200, "{}", response.head);
-        Calling { response, decoder: Decoder::new(16 << 20), messages: VecDeque::new() }
+        Calling::of(self.mcp(&message).unwrap())
+    }
+
+    /// Asks to be told what changes.
+    pub fn listening(&self, wanted: &Value) -> Calling {
+        let params = json!({ "notifications": wanted });
+        Calling::of(self.mcp(&mcp::request(&json!("listen"), "subscriptions/listen", &params, None)).unwrap())
     }
 }
 
 impl Calling {
+    /// An answer that is a stream.
+    pub fn of(response: Response) -> Self {
+        assert_eq!(response.status, 200, "{}", response.head);
+        Self { response, decoder: Decoder::new(16 << 20), messages: VecDeque::new() }
+    }
+
     /// The first byte, which comes at once.
     pub fn first_byte(&mut self) -> u8 {
         let mut byte = [0];
@@ -71,7 +81,7 @@ impl Iterator for Calling {
                 return None;
             }
             self.decoder.push(&bytes[..len]).unwrap();
-            while let Some(event) = self.decoder.next_event() {
+            while let Some(event) = self.decoder.next_event().filter(|event| !event.data.is_empty()) {
                 self.messages.push_back(serde_json::from_str(&event.data).unwrap());
             }
         }

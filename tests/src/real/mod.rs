@@ -5,7 +5,8 @@
 //! * [`client`], [`stream`]: a client of blocking sockets that shares no code with the server's side but the strict
 //!   SSE decoder.
 //! * [`socket`]: a client of the process protocol, over a library of others.
-//! * [`mcp`]: a client of MCP.
+//! * [`mcp`]: a client of MCP; [`session`]: one of its revisions of 2025;
+//!   [`stdio`]: one that starts `hangar mcp`.
 //! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
 //! * [`binary`]: the `hangar` command, built and started.
 //! * [`peers`]: programs of others.
@@ -27,7 +28,9 @@ pub mod mcp;
 pub mod peers;
 pub mod proxy;
 pub mod server;
+pub mod session;
 pub mod socket;
+pub mod stdio;
 pub mod stream;
 
 pub use binary::{Ended, Hangar, Serving, hangar};
@@ -35,7 +38,9 @@ pub use client::{Call, Client, Reply, line};
 pub use machine::{Folder, Gate, Mark, is_root, skip, wait_until};
 pub use mcp::Calling;
 pub use server::{Options, Server};
+pub use session::Session;
 pub use socket::{Said, Socket, Whole};
+pub use stdio::Stdio;
 pub use stream::{Collected, Event, Stream};
 
 use std::{fmt, sync::mpsc, thread, time::Duration};

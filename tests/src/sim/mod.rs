@@ -10,7 +10,7 @@
 //! * [`script`], [`sandbox`]: a sandbox whose commands are little scripts, and which remembers what happened to
 //!   them; `family` and `driver` are what one command is made of.
 //! * [`client`], [`stream`], [`mcp`]: a client that sees each byte and each time; [`messages`], [`session`]: one of MCP that
-//!   is told what changes, and one of the revisions of 2025.
+//!   is told what changes, and one of the revisions of 2025; [`stdio`]: one that speaks lines.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
 //! * [`scenario`]: a scenario drawn from a seed.
 //! * [`refusals`]: requests that are refused.
@@ -33,6 +33,7 @@ pub mod scenario;
 pub mod script;
 pub mod seeds;
 pub mod session;
+pub mod stdio;
 pub mod stream;
 pub mod world;
 

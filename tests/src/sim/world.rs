@@ -19,7 +19,7 @@ use hangar_transports::{
         sandboxes::{Factory, Made},
         tokens::Tokens,
     },
-    rest::Guard,
+    rest::{Guard, ProtectedResource, Service},
     server::Server,
 };
 use serde_json::{Value, json};
@@ -43,6 +43,8 @@ pub struct Setup {
     pub settings: Settings,
     /// The hosts and origins that are answered.
     pub guard: Guard,
+    /// Where clients of MCP get tokens of others.
+    pub oauth: Option<ProtectedResource>,
     /// Whether the sandbox ends with the server, as those on this machine do.
     pub ends_with_server: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Setup {
             link: Link::INSTANT,
             settings: Settings::default(),
             guard: Guard::default(),
+            oauth: None,
             ends_with_server: true,
         }
     }
@@ -119,7 +122,12 @@ impl World {
         let made = Arc::default();
         let factory = SimFactory { runtime: Arc::clone(&runtime), made: Arc::clone(&made) };
         plane.sandboxes().set_factory(Arc::new(factory));
-        let server = Arc::new(Server::new(Arc::clone(&plane), setup.guard));
+        let service = Service::new(Arc::clone(&plane), setup.guard);
+        let service = match setup.oauth {
+            None => service,
+            Some(resource) => service.with_oauth(resource),
+        };
+        let server = Arc::new(Server::of(service));
         let listener = neutral.listen(Address::Tcp("127.0.0.1:0".parse().unwrap())).await.unwrap();
         let world = Self {
             address: listener.address().clone(),

@@ -81,8 +81,8 @@ impl RemoteHandler {
     }
 
     async fn ask(&self, call: &Call) -> Result<Reply, ClientError> {
-        let forwarded =
-            Forwarded { jsonrpc: "2.0", id: &call.id, method: &call.method, params: &call.params };
+        let params = call.newest_params();
+        let forwarded = Forwarded { jsonrpc: "2.0", id: &call.id, method: &call.method, params: &params };
         let body =
             serde_json::to_vec(&forwarded).map_err(|error| ClientError::Unexpected(error.to_string()))?;
         let mut request = self

@@ -24,7 +24,7 @@ use super::{
     revision::Revision,
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 use std::borrow::Cow;
 
 /// What a server offers.
@@ -274,6 +274,27 @@ impl<'a> Known<'a> {
 }
 
 impl Call {
+    /// Its parameters as the newest revision has them: for who sends it on to a server that speaks that.
+    pub fn newest_params(&self) -> Box<RawValue> {
+        if !self.revision.has_sessions() {
+            return self.params.clone();
+        }
+        // What a call has is an object.
+        let mut params: Map<String, Value> = serde_json::from_str(self.params.get()).unwrap_or_default();
+        let mut about = match params.remove("_meta") {
+            Some(Value::Object(about)) => about,
+            Some(_) | None => Map::new(),
+        };
+        about.insert(meta::VERSION.to_owned(), REVISION.into());
+        about.insert(meta::CAPABILITIES.to_owned(), self.meta.capabilities.clone().into());
+        if let Some(level) = self.meta.log_level {
+            about.insert(meta::LOG_LEVEL.to_owned(), json!(level));
+        }
+        params.insert("_meta".to_owned(), about.into());
+        let params = Value::Object(params).to_string();
+        RawValue::from_string(params).unwrap_or_default()
+    }
+
     /// What `Mcp-Name` has to say of it: for who sends it on.
     pub fn mcp_name(&self) -> Option<String> {
         let known = Known::parse(Some(&self.params)).ok()?;
