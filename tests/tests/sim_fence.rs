@@ -128,6 +128,8 @@ fn other_hosts_and_origins_are_refused() {
         assert_eq!((response.status, response.body.len()), (204, 0));
         assert_eq!(response.header("access-control-allow-origin"), Some("https://app.example"));
         assert!(response.header("access-control-allow-methods").unwrap().contains("POST"));
+        assert!(response.header("access-control-allow-headers").unwrap().contains("mcp-session-id"));
+        assert!(response.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
         for name in ["authorization", "content-type", "last-event-id"] {
             assert!(response.header("access-control-allow-headers").unwrap().contains(name), "{name}");
         }

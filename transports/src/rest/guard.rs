@@ -6,7 +6,8 @@ use hyper::{
     Method, Request, Response, StatusCode, Uri, Version,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST, HeaderValue, ORIGIN, VARY,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HOST,
+        HeaderValue, ORIGIN, VARY,
     },
 };
 use std::collections::BTreeSet;
@@ -101,7 +102,8 @@ impl Guard {
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
             HeaderValue::from_static(
-                "authorization, content-type, last-event-id, mcp-protocol-version, mcp-method, mcp-name",
+                "authorization, content-type, last-event-id, mcp-protocol-version, mcp-method, mcp-name, \
+                 mcp-session-id",
             ),
         );
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
@@ -111,6 +113,9 @@ impl Guard {
     /// Lets the page that asked read the answer.
     pub(super) fn allow(response: &mut Response<Body>, origin: HeaderValue) {
         response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        // A page needs these, and is not shown them otherwise.
+        let exposed = HeaderValue::from_static("mcp-session-id, www-authenticate");
+        response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         response.headers_mut().append(VARY, HeaderValue::from_static("origin"));
     }
 }

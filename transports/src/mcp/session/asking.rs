@@ -148,11 +148,11 @@ impl Asking {
         let mut refused = None;
         questions.keys.retain(|question, key| match state.answers.remove(question) {
             None => true,
-            Some(Ok(answer)) => {
+            Some((_, Ok(answer))) => {
                 questions.answers.insert(std::mem::take(key), answer);
                 false
             }
-            Some(Err(error)) => {
+            Some((_, Err(error))) => {
                 refused.get_or_insert(error);
                 false
             }

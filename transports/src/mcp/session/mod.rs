@@ -59,8 +59,8 @@ struct State {
     telling: Option<Telling>,
     /// Whoever carries that stream.
     stream: Option<Waker>,
-    /// What the client answered, by question; taken by the call that asked.
-    answers: BTreeMap<u64, Result<Value, RpcError>>,
+    /// What the client answered, by question, with the call that asked and takes it.
+    answers: BTreeMap<u64, (u64, Result<Value, RpcError>)>,
     /// The calls that wait for answers.
     askers: BTreeMap<u64, Waker>,
     /// Calls over HTTP.
@@ -213,7 +213,7 @@ impl Session {
             Incoming::Response { id: Some(question), outcome } => {
                 let mut state = self.lock();
                 if let Some((call, question)) = state.machine.answered(&question) {
-                    state.answers.insert(question, outcome);
+                    state.answers.insert(question, (call, outcome));
                     let asker = state.askers.remove(&call);
                     drop(state);
                     asker.into_iter().for_each(Waker::wake);
@@ -266,6 +266,7 @@ impl Drop for Started {
         let mut state = self.session.lock();
         state.machine.finish(self.number);
         state.askers.remove(&self.number);
+        state.answers.retain(|_, (call, _)| *call != self.number);
     }
 }
 
