@@ -15,6 +15,7 @@ use crate::{
 };
 use hangar_core::{
     exec::Encoding,
+    log::FRAME_MAX,
     wire::{
         mcp::{
             listen::{List, Topic},
@@ -39,6 +40,9 @@ const SANDBOXES: &str = "hangar://sandboxes";
 
 /// Bytes of output in one answer. As JSON in JSON they are seven times as long at the most, which clients take.
 const OUTPUT: usize = 64 * 1024;
+
+/// Bytes that those are as text at the most, and some that are printed meanwhile.
+const LAST: usize = 3 * OUTPUT + FRAME_MAX;
 
 /// A resource, by its URI.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -144,10 +148,11 @@ pub(super) async fn read(plane: &Plane, context: &RequestContext, uri: &str) -> 
 
 /// A process with what it printed from an offset on, or last.
 async fn output(plane: &Plane, background: &Background, since: Option<u64>) -> Result<Value, ApiError> {
-    let start = since.map_or(Start::Last(OUTPUT), Start::Offset);
+    // Without an offset it is the newest output that is asked for: it is read to its very end.
+    let (start, max) = since.map_or((Start::Last(OUTPUT), LAST), |since| (Start::Offset(since), OUTPUT));
     // Before the output: what has ended then has printed all that is read.
     let mut view = tools::process_view(background);
-    let page = plane.read_page(background, start, Encoding::Text, OUTPUT, Duration::ZERO, None).await?;
+    let page = plane.read_page(background, start, Encoding::Text, max, Duration::ZERO, None).await?;
     let before = since.is_none() && page.from > 0;
     let mut set = |name: &str, value: Value| view.insert(name.to_owned(), value);
     // Of a character that is not whole yet nothing is given: to come for it at once would be of no use.
