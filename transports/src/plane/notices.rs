@@ -199,7 +199,9 @@ impl Plane {
             reason = tracing::field::Empty,
         );
         let (token, sandbox) = (caller.token().to_owned(), String::new());
-        let parts = EntryParts { id, token, sandbox, command: None, place: Some(Place::Notices), connection };
+        // The call waits for a client that reads slowly, and slows its command.
+        let place = (purpose != Purpose::Carries).then_some(Place::Notices);
+        let parts = EntryParts { id, token, sandbox, command: None, place, connection };
         let open = self.streams.open(kind, lease, parts, span);
         self.close_if_over(&open, caller);
         let opened = self.runtime.now();
