@@ -3,114 +3,24 @@
 #![allow(clippy::unwrap_used, reason = "what the tests share may fail as they do")]
 
 use hangar_backends::runtime::until;
-use hangar_tests::{
-    mcp::result,
-    sim::{Link, Setup, World, random::Random, run, script::printed, seeds, world::ADMIN},
-};
+use hangar_tests::sim::{Link, Setup, World, random::Random, run, script::printed, seeds, world::ADMIN};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 const SANDBOXES: &str = "hangar://sandboxes";
-
-async fn start_as(world: &World, token: &str, script: &str) -> String {
-    let started = world.tool(token, "process", &json!({ "action": "start", "command": script })).await;
-    let started = result(&started);
-    let uri = started["output_uri"].as_str().unwrap();
-    let id = started["process_id"].as_str().unwrap();
-    assert_eq!(uri, format!("{SANDBOXES}/box/processes/{id}/output"));
-    uri.to_owned()
-}
-
-async fn start(world: &World, script: &str) -> String {
-    start_as(world, ADMIN, script).await
-}
-
-/// What a resource has.
-async fn read(world: &World, token: &str, uri: &str) -> Value {
-    let response = world.ask(token, "resources/read", &json!({ "uri": uri })).await;
-    assert_eq!(response.status, 200, "{response:?}");
-    let result = response.json()["result"].clone();
-    assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
-    assert_eq!(result["contents"][0]["uri"], uri);
-    serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
-}
 
 fn resources(uris: &[&str]) -> Value {
     json!({ "resourceSubscriptions": uris })
 }
 
 #[test]
-fn what_a_process_prints_is_a_resource() {
-    run(Setup::default(), async |world: &World| {
-        let script = format!("out a\\n; sleep 1000; out {}; sleep 1000; exit 3", "x".repeat(100_000));
-        let uri = start(world, &script).await;
-        let shown = read(world, ADMIN, &uri).await;
-        assert_eq!((&shown["output"], &shown["from"], &shown["next"]), (&json!("a\n"), &json!(0), &json!(2)));
-        assert_eq!(
-            (&shown["state"], &shown["exit_code"], &shown["end"]),
-            (&json!("running"), &json!(null), &json!(2))
-        );
-        world.sleep_ms(3_000).await;
-        // Without an offset the last of it; with one what follows that, page by page.
-        let last = read(world, ADMIN, &uri).await;
-        assert_eq!(
-            (&last["state"], &last["exit_code"], &last["next"]),
-            (&json!("exited"), &json!(3), &json!(100_002))
-        );
-        let len = last["output"].as_str().unwrap().len();
-        assert!(last["truncated"] == true && (32 * 1024..=64 * 1024).contains(&len), "{len}");
-        let (mut since, mut whole) = (0, String::new());
-        loop {
-            let page = read(world, ADMIN, &format!("{uri}?since={since}")).await;
-            assert_eq!(
-                (&page["from"], &page["end"], &page["truncated"]),
-                (&json!(since), &json!(100_002), &json!(null))
-            );
-            let text = page["output"].as_str().unwrap();
-            assert!(text.len() <= 64 * 1024);
-            whole += text;
-            since = page["next"].as_u64().unwrap();
-            if page["next"] == page["end"] {
-                break;
-            }
-            assert_eq!(page["end"], 100_002);
-            assert!(!text.is_empty());
-        }
-        assert_eq!(whole, format!("a\n{}", "x".repeat(100_000)));
-        // Listed with its title, and in the template.
-        let listed = world.ask(ADMIN, "resources/list", &json!({})).await.json();
-        let listed: Vec<&Value> =
-            listed["result"]["resources"].as_array().unwrap().iter().map(|one| &one["uri"]).collect();
-        assert_eq!(listed, [&json!(SANDBOXES), &json!(uri)]);
-        let templates = world.ask(ADMIN, "resources/templates/list", &json!({})).await.json();
-        let template =
-            templates["result"]["resourceTemplates"][0]["uriTemplate"].as_str().unwrap().to_owned();
-        assert_eq!(template, "hangar://sandboxes/{sandbox}/processes/{process}/output{?since}");
-        let (_, other) = world.token(json!({ "scope": "mcp" })).await;
-        let gone = format!("{SANDBOXES}/box/processes/nothing/output");
-        for (token, uri, is_missing) in [
-            (ADMIN, gone.as_str(), true),
-            (other.as_str(), uri.as_str(), true),
-            (ADMIN, "file:///etc/passwd", true),
-            (ADMIN, &format!("{uri}?since=100003"), false),
-            (ADMIN, &format!("{uri}?since=x"), false),
-            (ADMIN, &format!("{uri}?from=1"), false),
-        ] {
-            let response = world.ask(token, "resources/read", &json!({ "uri": uri })).await;
-            let error = response.json()["error"].clone();
-            assert_eq!((response.status, &error["code"]), (400, &json!(-32602)), "{uri}: {error}");
-            assert_eq!(error["data"]["uri"] == uri, is_missing, "{error}");
-            assert!(error["message"].as_str().unwrap().starts_with("params.uri: "), "{error}");
-        }
-    });
-}
-
-#[test]
 fn what_is_granted_is_acknowledged_first_and_nothing_else_is_told() {
     run(Setup::default(), async |world: &World| {
         let (_, other) = world.token(json!({ "scope": "mcp" })).await;
-        let (mine, theirs) =
-            (start(world, "drip 20 100").await, start_as(world, &other, "drip 20 100").await);
+        let (mine, theirs) = (
+            world.start_process(ADMIN, "drip 20 100").await,
+            world.start_process(&other, "drip 20 100").await,
+        );
         let since = format!("{mine}?since=20");
         let wanted = json!({
             "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true, "taskIds": ["x"],
@@ -155,7 +65,9 @@ fn what_is_granted_is_acknowledged_first_and_nothing_else_is_told() {
 fn a_change_is_told_at_once_and_then_the_last_of_many() {
     run(Setup::default(), async |world: &World| {
         // A thousand changes in a second, one, and the end.
-        let uri = start(world, "sleep 1000; drip 1000 1; sleep 5000; out x; sleep 5000; exit 1").await;
+        let uri = world
+            .start_process(ADMIN, "sleep 1000; drip 1000 1; sleep 5000; out x; sleep 5000; exit 1")
+            .await;
         let begun = world.now();
         let mut listening = world.listen(world.client(), ADMIN, json!(1), &resources(&[&uri])).await.unwrap();
         let mut told = Vec::new();
@@ -163,7 +75,7 @@ fn a_change_is_told_at_once_and_then_the_last_of_many() {
         while shown["state"] != "exited" {
             assert_eq!(listening.next().await.unwrap().as_deref(), Some(&*uri));
             told.push(u64::try_from(world.now().since(begun).as_millis()).unwrap());
-            shown = read(world, ADMIN, &uri).await;
+            shown = world.read_resource(ADMIN, &uri).await;
         }
         // The first when it was printed, the last once it was over: nothing after that was missed.
         assert_eq!(told, [1000, 1250, 1500, 1750, 2000, 7000, 12000]);
@@ -176,7 +88,7 @@ fn a_change_is_told_at_once_and_then_the_last_of_many() {
 #[test]
 fn what_is_there_already_is_told_to_who_says_where_they_are() {
     run(Setup::default(), async |world: &World| {
-        let uri = start(world, "out abc; sleep 10000; exit 0").await;
+        let uri = world.start_process(ADMIN, "out abc; sleep 10000; exit 0").await;
         let behind = format!("{uri}?since=2");
         let there = format!("{uri}?since=3");
         let uris = [&*uri, &*behind, &*there];
@@ -199,7 +111,7 @@ fn lists_and_sandboxes_change_for_who_sees_them() {
         let wanted = json!({ "resourcesListChanged": true, "resourceSubscriptions": [SANDBOXES] });
         let mut mine = world.listen(world.client(), ADMIN, json!("mine"), &wanted).await.unwrap();
         let mut theirs = world.listen(world.client(), &user, json!("theirs"), &wanted).await.unwrap();
-        start(world, "exit 0").await;
+        world.start_process(ADMIN, "exit 0").await;
         assert_eq!(mine.next().await.unwrap().as_deref(), Some("resources"));
         world.sleep_ms(1_000).await;
         let paused = world.api("POST", "/api/sandboxes/box/pause", None).await;
@@ -207,7 +119,7 @@ fn lists_and_sandboxes_change_for_who_sees_them() {
         // Both see it; nobody else's processes are told of.
         let both = [mine.next().await.unwrap().unwrap(), mine.next().await.unwrap().unwrap()];
         assert!(both.contains(&SANDBOXES.to_owned()) && both.contains(&"resources".to_owned()));
-        assert_eq!(read(world, &user, SANDBOXES).await["sandboxes"][0]["state"], "paused");
+        assert_eq!(world.read_resource(&user, SANDBOXES).await["sandboxes"][0]["state"], "paused");
         let both = [theirs.next().await.unwrap().unwrap(), theirs.next().await.unwrap().unwrap()];
         assert!(both.contains(&SANDBOXES.to_owned()) && both.contains(&"resources".to_owned()));
         world.sleep_ms(1_000).await;
@@ -234,7 +146,7 @@ fn each_resource_has_a_place_and_a_stream_without_one_has_its_own() {
     run(setup, async |world: &World| {
         let mut uris = Vec::new();
         for _ in 0..5 {
-            uris.push(start(world, "hang").await);
+            uris.push(world.start_process(ADMIN, "hang").await);
         }
         let all = json!({ "resourcesListChanged": true, "resourceSubscriptions": uris });
         let listening = world.listen(world.client(), ADMIN, json!(1), &all).await.unwrap();
@@ -274,7 +186,7 @@ fn a_stream_ends_with_its_result() {
     setup.settings.stream_max = Duration::from_secs(3600);
     run(setup, async |world: &World| {
         let (id, token) = world.token(json!({ "scope": "mcp" })).await;
-        let uri = start_as(world, &token, "drip 8000 1000").await;
+        let uri = world.start_process(&token, "drip 8000 1000").await;
         let begun = world.now();
         let mut old = world.listen(world.client(), &token, json!(1), &resources(&[&uri])).await.unwrap();
         assert!(old.to_end().await.unwrap().len() > 3_000);
@@ -300,7 +212,7 @@ fn a_stream_ends_with_its_result() {
 #[test]
 fn a_client_that_takes_nothing_is_given_up() {
     run(Setup::default(), async |world: &World| {
-        let uri = start(world, "drip 200 500").await;
+        let uri = world.start_process(ADMIN, "drip 200 500").await;
         let client = world.client_by(Link { capacity: 4096, ..Link::INSTANT });
         let mut slow = world.listen(client, ADMIN, json!(1), &resources(&[&uri])).await.unwrap();
         slow.next().await.unwrap();
@@ -329,7 +241,7 @@ fn who_reads_only_when_told_reads_all_whatever_happens_to_the_connection() {
         let mut random = Random::new(seed);
         run(Setup { seed, ..Setup::default() }, async |world: &World| {
             let script = *random.pick(&SCRIPTS);
-            let uri = start(world, script).await;
+            let uri = world.start_process(ADMIN, script).await;
             let (mut next, mut text, mut exited) = (0, String::new(), false);
             'connections: while !exited {
                 // From where they are on: what came before that is told at once.
@@ -352,7 +264,7 @@ fn who_reads_only_when_told_reads_all_whatever_happens_to_the_connection() {
                     notices += 1;
                     world.sleep_ms(*random.pick(&[0, 0, 100, 1_000])).await;
                     loop {
-                        let shown = read(world, ADMIN, &format!("{uri}?since={next}")).await;
+                        let shown = world.read_resource(ADMIN, &format!("{uri}?since={next}")).await;
                         assert_eq!((&shown["from"], &shown["gap"]), (&json!(next), &json!(null)));
                         text += shown["output"].as_str().unwrap();
                         let end = shown["end"].as_u64().unwrap();

@@ -55,6 +55,25 @@ impl World {
         assert_eq!(response.status, 200, "{response:?}");
         response.json()
     }
+
+    /// Starts a background process in `box`; the URI of its output.
+    pub async fn start_process(&self, token: &str, script: &str) -> String {
+        let started = self.tool(token, "process", &json!({ "action": "start", "command": script })).await;
+        let started = mcp::result(&started);
+        let (uri, id) = (started["output_uri"].as_str().unwrap(), started["process_id"].as_str().unwrap());
+        assert_eq!(uri, format!("hangar://sandboxes/box/processes/{id}/output"));
+        uri.to_owned()
+    }
+
+    /// What a resource has.
+    pub async fn read_resource(&self, token: &str, uri: &str) -> Value {
+        let response = self.ask(token, "resources/read", &json!({ "uri": uri })).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        let result = response.json()["result"].clone();
+        assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
+        assert_eq!(result["contents"][0]["uri"], uri);
+        serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
+    }
 }
 
 impl Call {
