@@ -1,32 +1,48 @@
-"""MCP, revision 2026-07-28, as the Python client speaks it.
+"""MCP as the Python client speaks it, in one of its modes: of the revision 2026-07-28 ("2026-07-28", "auto") or of those
+of 2025 ("legacy").
 
-mcp_client.py http URL TOKEN MARK, or mcp_client.py stdio MARK COMMAND...: prints one line for each step, and fails where something is
-not as it should be. What runs in the background has MARK in its environment.
+mcp_client.py MODE http URL TOKEN MARK, or mcp_client.py MODE stdio|front MARK COMMAND...: prints one line for each step,
+and fails where something is not as it should be. What runs in the background has MARK in its environment. Where there is a
+server, over HTTP or behind a front, it is to be shut down once "listening" is printed, which it is not in the mode "legacy".
 """
 
 import asyncio
 import json
+import os
 import sys
 
 import httpx2
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 
 REVISION = "2026-07-28"
+
+mode, kind, *rest = sys.argv[1:]
+revision = "2025-11-25" if mode == "legacy" else REVISION
+# What is told outside of what listens.
+updated, listed_anew = asyncio.Queue(), asyncio.Event()
+
+
+async def hear(message):
+    assert not isinstance(message, Exception), message
+    if message.method == "notifications/resources/updated":
+        await updated.put(str(message.params.uri))
+    elif message.method == "notifications/resources/list_changed":
+        listed_anew.set()
 
 
 def over_http(url, token):
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60)
-    return Client(streamable_http_client(url, http_client=http), mode=REVISION)
+    return Client(streamable_http_client(url, http_client=http), mode=mode, message_handler=hear)
 
 
-kind, *rest = sys.argv[1:]
 if kind == "http":
     url, token, mark = rest
     client = over_http(url, token)
 else:
     mark, command, *arguments = rest
-    client = Client(StdioServerParameters(command=command, args=arguments), mode=REVISION)
+    client = Client(StdioServerParameters(command=command, args=arguments), mode=mode, message_handler=hear)
 ENV = {"HOME": "/nonexistent", "HANGAR_TEST_MARK": mark}
 
 
@@ -110,21 +126,119 @@ async def process(client):
     said("process")
 
 
+def output_of(process_id):
+    return f"hangar://sandboxes/local/processes/{process_id}/output"
+
+
+async def read(client, uri):
+    return json.loads((await client.read_resource(uri)).contents[0].text)
+
+
+async def listed(client):
+    return [str(resource.uri) for resource in (await client.list_resources()).resources]
+
+
+class Printing:
+    """A process that prints what it is told to."""
+
+    @classmethod
+    async def start(cls, client):
+        printing = cls()
+        printing.client, printing.next = client, 0
+        started = await call(client, "process", action="start", command="exec cat", env=ENV)
+        printing.id = started["process_id"]
+        printing.uri = output_of(printing.id)
+        assert printing.uri in await listed(client)
+        return printing
+
+    async def print(self, text):
+        await call(self.client, "process", action="input", process_id=self.id, input=text)
+
+    async def new(self):
+        """What it printed since the last time."""
+        shown = await read(self.client, f"{self.uri}?since={self.next}")
+        self.next = shown["next"]
+        return shown["output"]
+
+    async def kill(self):
+        await call(self.client, "process", action="kill", process_id=self.id)
+
+
+async def listens(client):
+    printing = await Printing.start(client)
+    missing = output_of("nobody")
+    async with client.listen(resource_subscriptions=[missing, printing.uri], resources_list_changed=True) as told:
+        assert told.honored.resource_subscriptions == [printing.uri], told.honored
+        assert told.honored.resources_list_changed, told.honored
+        for text in ("one\n", "two\n"):
+            await printing.print(text)
+            assert await anext(told) == ResourceUpdated(uri=printing.uri)
+            assert await printing.new() == text
+        other = await Printing.start(client)
+        assert await anext(told) == ResourcesListChanged()
+        await other.print("not followed\n")
+        await printing.kill()
+        # How it ended belongs to what is read of it.
+        assert await anext(told) == ResourceUpdated(uri=printing.uri)
+        assert (await read(client, printing.uri))["signal"] == "SIGTERM"
+    await other.kill()
+    said("told")
+
+
+async def subscribes(client):
+    printing, other = await Printing.start(client), await Printing.start(client)
+    await listed_anew.wait()
+    try:
+        await client.subscribe_resource(output_of("nobody"))
+        raise AssertionError("there is no such resource")
+    except MCPError as error:
+        assert error.error.data == {"uri": output_of("nobody")}, error.error
+    await client.subscribe_resource(printing.uri)
+    for text in ("one\n", "two\n"):
+        await printing.print(text)
+        assert await updated.get() == printing.uri
+        assert await printing.new() == text
+    await client.unsubscribe_resource(printing.uri)
+    await printing.print("three\n")
+    while await printing.new() != "three\n":
+        pass
+    # What is told of one resource is told at a pace: the second time of another comes after it would have been told.
+    await client.subscribe_resource(other.uri)
+    for _ in range(2):
+        await other.print("on\n")
+        assert await updated.get() == other.uri
+    await printing.kill()
+    await other.kill()
+    said("told")
+
+
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
 async def cancelled(client):
-    begun = asyncio.Event()
+    pid = asyncio.Future()
 
     async def progress(progress, total, message):
-        begun.set()
+        if message:
+            pid.set_result(int(message))
 
-    arguments = {"command": "echo begun; exec sleep 777", "stream": True, "env": ENV}
+    arguments = {"command": "echo $$; exec sleep 777", "stream": True, "env": ENV}
     running = asyncio.create_task(client.call_tool("exec", arguments, progress_callback=progress))
-    await begun.wait()
+    await pid
     running.cancel()
     try:
         await running
         raise AssertionError("it was cancelled")
     except asyncio.CancelledError:
-        said("cancelled")
+        pass
+    while is_there(pid.result()):
+        await asyncio.sleep(0.01)
+    said("cancelled")
     # The connection is as good as before.
     assert (await call(client, "exec", command="echo on", env=ENV))["stdout"] == "on\n"
 
@@ -144,9 +258,22 @@ async def refused(client):
     said("refused")
 
 
+async def ends(client):
+    async with client.listen(resources_list_changed=True) as told:
+        said("listening")
+        # Where the server says that it ends, this does.
+        assert [event async for event in told] == []
+    said("ended")
+
+
 async def main():
+    old = mode == "legacy"
+    steps = [lists, streamed, process, subscribes if old else listens, cancelled, refused]
+    if kind != "stdio" and not old:
+        steps.append(ends)
     async with client as connected:
-        for step in (lists, streamed, process, cancelled, refused):
+        assert connected.protocol_version == revision, connected.protocol_version
+        for step in steps:
             await step(connected)
     said("done")
 

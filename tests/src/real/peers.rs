@@ -1,7 +1,11 @@
 //! Programs of others that tests call: there or not.
 
-use super::{binary, skip};
+use super::{
+    binary::{self, Ended, Hangar},
+    skip,
+};
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -43,4 +47,60 @@ pub fn folder() -> PathBuf {
 /// A script of `tests/peers`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
+}
+
+/// A Python that has the client of MCP.
+pub fn python(test: &str) -> Option<PathBuf> {
+    let python = folder().join("python/bin/python");
+    let installed = python.exists() && {
+        let mut import = Command::new(&python);
+        import.args(["-c", "import mcp"]).stderr(Stdio::null());
+        import.status().is_ok_and(|status| status.success())
+    };
+    found(test, installed.then_some(python), "mcp is not installed; tests/peers/install.sh does that")
+}
+
+/// The node that what is of MCP needs, which is not the machine's; `package` is to be there for it.
+pub fn node(test: &str, package: &str) -> Option<PathBuf> {
+    let node = folder().join("node_modules/node/bin/node");
+    let installed = folder().join("node_modules").join(package).exists() && runs(&node, "--version");
+    let missing = format!("{package} is not installed; tests/peers/install.sh does that");
+    found(test, installed.then_some(node), &missing)
+}
+
+/// A module for that node, which finds the packages, wherever its text is from.
+pub fn module(node: &Path, text: &str) -> Command {
+    let mut command = Command::new(node);
+    command.current_dir(folder()).args(["--input-type=module", "--eval", text, "--"]);
+    command
+}
+
+/// The first example of a language in a page of the documentation.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn example(page: &str, language: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let page = fs::read_to_string(&path).unwrap();
+    let block =
+        page.split_once(&format!("\n```{language}\n")).and_then(|(_, rest)| rest.split_once("\n```\n"));
+    block.unwrap_or_else(|| panic!("there is no {language} in {}", path.display())).0.to_owned()
+}
+
+/// Runs a client that prints a line for each step; `said` hears of each.
+///
+/// # Panics
+///
+/// If the steps are others, or it fails.
+pub fn run_steps(command: &mut Command, steps: &[&str], mut said: impl FnMut(&str)) -> Ended {
+    let mut client = Hangar::start(command);
+    let mut lines = Vec::new();
+    while let Some(line) = client.line() {
+        said(&line);
+        lines.push(line);
+    }
+    let ended = client.wait();
+    assert!(ended.code == 0 && lines == steps, "{}: {lines:?}\n{}", ended.code, ended.stderr);
+    ended
 }

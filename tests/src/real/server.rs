@@ -8,8 +8,9 @@ use hangar_backends::{
 };
 use hangar_transports::{
     Plane, Settings,
+    mcp::session::table::Sessions,
     plane::{local::Local, tokens::Tokens},
-    rest::Guard,
+    rest::{Guard, Service},
 };
 use std::{
     net::SocketAddr,
@@ -50,6 +51,7 @@ impl Options {
 #[derive(Debug)]
 pub struct Server {
     plane: Arc<Plane>,
+    sessions: Arc<Sessions>,
     client: Client,
     shutdown: Arc<Notify>,
     hurry: Arc<Notify>,
@@ -70,7 +72,7 @@ struct Parts {
     options: Options,
     shutdown: Arc<Notify>,
     hurry: Arc<Notify>,
-    ready: mpsc::Sender<(Arc<Plane>, SocketAddr)>,
+    ready: mpsc::Sender<(Arc<Plane>, Arc<Sessions>, SocketAddr)>,
 }
 
 impl Server {
@@ -95,9 +97,10 @@ impl Server {
             // A failed test has gone.
             done.send(end).ok();
         });
-        let (plane, address) = started.recv_timeout(PATIENCE).expect("the server starts");
+        let (plane, sessions, address) = started.recv_timeout(PATIENCE).expect("the server starts");
         let client = Client { address, token: TOKEN.to_owned() };
-        Self { plane, client, shutdown, hurry, ended: Mutex::new(ended), thread: Some(thread.unwrap()) }
+        let (ended, thread) = (Mutex::new(ended), Some(thread.unwrap()));
+        Self { plane, sessions, client, shutdown, hurry, ended, thread }
     }
 
     /// A client with the admin's token.
@@ -108,6 +111,11 @@ impl Server {
     /// What it serves.
     pub fn plane(&self) -> &Plane {
         &self.plane
+    }
+
+    /// The sessions of clients of MCP that have one.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Asks it to shut down; [`wait`](Self::wait) waits for that.
@@ -150,8 +158,9 @@ async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
     Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap();
     let listener = runtime.listen(Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
     let Address::Tcp(address) = *listener.address() else { panic!("it listens on TCP") };
-    ready.send((Arc::clone(&plane), address)).unwrap();
-    let server = hangar_transports::server::Server::new(Arc::clone(&plane), Guard::default());
+    let service = Service::new(Arc::clone(&plane), Guard::default());
+    ready.send((Arc::clone(&plane), Arc::clone(service.mcp_sessions()), address)).unwrap();
+    let server = hangar_transports::server::Server::of(service);
     let killed = server.run(listener, shutdown.notified(), hurry.notified()).await;
     // Aborted connections let go of their streams in their own tasks.
     let left = || (plane.streams().len(), plane.streams().leased());
