@@ -2,14 +2,12 @@
 //! its streams is the one that tells it.
 //!
 //! A call goes on when its stream breaks; `notifications/cancelled` ends it. What is followed is told on the one stream that
-//! the client opened last: without one nothing is told, and the next one begins with whatever changed meanwhile.
+//! the client opened last: without one nothing is told, and the next one begins with whatever changed meanwhile. What was told
+//! may have been lost with its stream: it is told again on the next one, unless the client has read it since.
 
 use super::{message::Id, meta::LogLevel, revision::Revision};
 use serde_json::{Map, Value};
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Calls of one session that are answered at once.
 pub const MAX_CALLS: usize = 64;
@@ -33,17 +31,26 @@ pub enum NotBegun {
 #[error("{0} resources are followed, as many as one session may follow")]
 pub struct TooMany(pub usize);
 
+/// What a client knows of a resource that it follows.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// That is sure.
+    sure: Position,
+    /// It was told of that.
+    told: Position,
+}
+
 /// One session. See the [module](self).
 #[derive(Debug)]
 pub struct Session {
     revision: Revision,
     capabilities: Map<String, Value>,
     log_level: Option<LogLevel>,
-    /// Calls by the client's ids.
-    calls: HashMap<Id, u64>,
+    /// The calls that are not over, with the client's ids: not many.
+    calls: Vec<(Id, u64)>,
     /// What a call asked the client, by the id of that.
     asked: BTreeMap<u64, u64>,
-    resources: BTreeMap<Arc<str>, Position>,
+    resources: BTreeMap<Arc<str>, Known>,
     max_resources: usize,
     stream: Option<u64>,
     /// The number of the next call, question or stream.
@@ -57,7 +64,7 @@ impl Session {
             revision,
             capabilities,
             log_level: None,
-            calls: HashMap::new(),
+            calls: Vec::new(),
             asked: BTreeMap::new(),
             resources: BTreeMap::new(),
             max_resources,
@@ -94,26 +101,35 @@ impl Session {
 
     /// A call begins; its number.
     pub fn begin(&mut self, id: &Id) -> Result<u64, NotBegun> {
-        if self.calls.contains_key(id) {
+        if self.number_of(id).is_some() {
             return Err(NotBegun::InUse(id.clone()));
         }
         if self.calls.len() >= MAX_CALLS {
             return Err(NotBegun::TooMany);
         }
         let call = self.number();
-        self.calls.insert(id.clone(), call);
+        self.calls.push((id.clone(), call));
         Ok(call)
+    }
+
+    fn number_of(&self, id: &Id) -> Option<u64> {
+        self.calls.iter().find(|(known, _)| known == id).map(|(_, call)| *call)
+    }
+
+    /// Whether that call is not over.
+    pub fn runs(&self, call: u64) -> bool {
+        self.calls.iter().any(|(_, running)| *running == call)
     }
 
     /// A call was answered, or given up: its id may name another one. What it asked is not waited for any more.
     pub fn finish(&mut self, call: u64) {
-        self.calls.retain(|_, running| *running != call);
+        self.calls.retain(|(_, running)| *running != call);
         self.asked.retain(|_, asks| *asks != call);
     }
 
     /// The call that the client cancels; none where it is not there, as it may have been answered just now.
     pub fn cancel(&mut self, id: &Id) -> Option<u64> {
-        let call = self.calls.get(id).copied()?;
+        let call = self.number_of(id)?;
         self.finish(call);
         Some(call)
     }
@@ -137,7 +153,7 @@ impl Session {
         if !self.resources.contains_key(&uri) {
             self.may_subscribe()?;
         }
-        self.resources.entry(uri).or_insert(position);
+        self.resources.entry(uri).or_insert(Known { sure: position, told: position });
         Ok(())
     }
 
@@ -152,16 +168,27 @@ impl Session {
         self.resources.remove(uri).is_some()
     }
 
-    /// The client knows as much of it as there is at that position.
+    /// The client is told as much of it as there is at that position.
     pub fn told(&mut self, uri: &str, position: Position) {
         if let Some(known) = self.resources.get_mut(uri) {
-            *known = position;
+            known.told = position;
         }
     }
 
-    /// What is followed, and how much of each the client knows.
+    /// The client reads a resource: it was told of that, or of some of it by another URI, and has heard it.
+    pub fn handle_read(&mut self, uri: &str) {
+        let name = |uri: &str| uri.split_once('?').map_or(uri.len(), |(name, _)| name.len());
+        let read = &uri[..name(uri)];
+        for (followed, known) in &mut self.resources {
+            if followed[..name(followed)] == *read {
+                known.sure = known.told;
+            }
+        }
+    }
+
+    /// What is followed, and how much of each the client knows for sure.
     pub fn resources(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
-        self.resources.iter().map(|(uri, position)| (uri, *position))
+        self.resources.iter().map(|(uri, known)| (uri, known.sure))
     }
 
     /// Whether this is followed.
@@ -212,7 +239,9 @@ mod tests {
         let second = session.begin(&Id::Text("1".to_owned())).unwrap();
         assert_ne!(first, second);
         assert_eq!(session.cancel(&id(2)), None);
+        assert!(session.runs(first));
         assert_eq!(session.cancel(&id(1)), Some(first));
+        assert!(!session.runs(first) && session.runs(second));
         assert_eq!(session.cancel(&id(1)), None);
         let again = session.begin(&id(1)).unwrap();
         assert!(again != first && again != second);
@@ -249,8 +278,17 @@ mod tests {
         session.subscribe("a".into(), 9).unwrap();
         session.told("b", 7);
         session.told("c", 7);
-        let known: Vec<(&str, u64)> = session.resources().map(|(uri, at)| (&**uri, at)).collect();
-        assert_eq!(known, [("a", 1), ("b", 7)]);
+        let known = |session: &Session| -> Vec<(String, u64)> {
+            session.resources().map(|(uri, at)| (uri.to_string(), at)).collect()
+        };
+        let all = |a, b| [("a".to_owned(), a), ("b".to_owned(), b)];
+        // That it was heard is known once it was read.
+        assert_eq!(known(&session), all(1, 2));
+        session.handle_read("c");
+        session.handle_read("b/x");
+        assert_eq!(known(&session), all(1, 2));
+        session.handle_read("b?since=3");
+        assert_eq!(known(&session), all(1, 7));
         assert!(session.unsubscribe("a") && !session.unsubscribe("a") && !session.follows("a"));
         session.subscribe("c".into(), 3).unwrap();
     }

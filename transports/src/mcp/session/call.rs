@@ -99,7 +99,7 @@ struct Events {
 impl Events {
     /// One more, behind its id. The last one, which is the answer, takes the place of none.
     fn push(&mut self, call: u64, event: &[u8], flow: Flow) {
-        let number = self.first + self.kept.len() as u64;
+        let number = self.end();
         let id = format!("id: {call}:{number}\n");
         let event: Bytes = [id.as_bytes(), event].concat().into();
         self.bytes += event.len();
@@ -108,6 +108,11 @@ impl Events {
             self.bytes -= self.kept.pop_front().map_or(0, |event| event.len());
             self.first += 1;
         }
+    }
+
+    /// The number of the next one.
+    fn end(&self) -> u64 {
+        self.first + self.kept.len() as u64
     }
 
     /// The first one from `next` on, which is moved behind it.
@@ -177,8 +182,7 @@ impl Cell {
         loop {
             if let Some(event) = inner.events.take(next) {
                 out.extend_from_slice(&event);
-                let more =
-                    inner.call.is_some() || *next < inner.events.first + inner.events.kept.len() as u64;
+                let more = inner.call.is_some() || *next < inner.events.end();
                 return Poll::Ready(if more { Flow::More } else { Flow::Last });
             }
             inner.waker = Some(cx.waker().clone());
@@ -256,7 +260,14 @@ impl CallBody {
         }
         let inner = Inner { call: Some(call), events, reader: 0, waker: None };
         let cell = Arc::new(Cell { number, inner: Mutex::new(inner) });
-        session.lock().calls.insert(number, Arc::clone(&cell));
+        let mut state = session.lock();
+        state.calls.insert(number, Arc::clone(&cell));
+        let is_over = state.closed || !state.machine.runs(number);
+        drop(state);
+        if is_over {
+            // Whoever ended it did not find it yet.
+            cell.cancel();
+        }
         let runtime = Arc::clone(&session.runtime);
         Ok(Self { cell, session: held, reader: 0, next: 0, notices, runtime })
     }
@@ -267,6 +278,9 @@ impl CallBody {
         let session = held.session();
         let notices = session.handler.open(context, Purpose::Carries).ok()?;
         let cell = session.lock().calls.get(&number).cloned()?;
+        if event >= cell.lock().events.end() {
+            return None;
+        }
         let (reader, runtime) = (cell.read_on(), Arc::clone(&session.runtime));
         Some(Self { cell, session: held, reader, next: event.saturating_add(1), notices, runtime })
     }

@@ -28,6 +28,7 @@ use hangar_core::wire::mcp::{
     response::Framing,
     revision::Revision,
     session::{self, Session as Machine},
+    types::ReadResource,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -136,10 +137,18 @@ impl Session {
         framing: Framing,
     ) -> Result<Started, RpcError> {
         let mut state = self.lock();
+        if state.closed {
+            return Err(RpcError::new(code::INVALID_REQUEST, "the session has ended"));
+        }
         let machine = &mut state.machine;
         let call = request.call(machine.revision(), machine.capabilities(), machine.log_level())?;
         let begun = machine.begin(&call.id);
         let number = begun.map_err(|error| RpcError::new(code::INVALID_REQUEST, error.to_string()))?;
+        if call.method == "resources/read"
+            && let Ok(ReadResource { uri }) = call.params()
+        {
+            machine.handle_read(&uri);
+        }
         drop(state);
         let (id, token) = (call.id.clone(), call.meta.progress_token.clone());
         let reply: BoxFuture<'static, Reply> =
