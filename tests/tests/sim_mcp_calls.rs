@@ -90,6 +90,25 @@ fn a_call_goes_on_without_its_connection_and_ends_when_it_is_cancelled() {
 }
 
 #[test]
+fn an_event_without_data_is_for_those_who_know_it() {
+    run(Setup::default(), async |world: &World| {
+        for (revision, first) in [("2025-03-26", ""), ("2025-06-18", ""), ("2025-11-25", "1:0")] {
+            let session = Session::begin(world, ADMIN, revision).await;
+            let arguments = json!({ "command": "sleep 1000; out x", "stream": true });
+            let begun = session.tool(world.client(), "exec", &arguments, Some(json!(0))).await;
+            let (_, mut call) = begun.unwrap();
+            // The stream of changes has no ids: there is nothing on it to come back to.
+            let mut told = session.told(world).await;
+            until(&*world.runtime, world.now() + Duration::from_millis(500), call.next()).await;
+            until(&*world.runtime, world.now() + Duration::from_millis(10), told.next()).await;
+            assert_eq!((call.last_id(), told.0.last_id()), (first, ""), "{revision}");
+            while call.next().await.unwrap().is_some() {}
+            session.end(world).await;
+        }
+    });
+}
+
+#[test]
 fn an_answer_that_nobody_read_is_kept_for_a_while() {
     run(Setup::default(), async |world: &World| {
         let session = Session::begin(world, ADMIN, "2025-11-25").await;
