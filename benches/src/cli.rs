@@ -5,7 +5,8 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measure what a stream costs against a bare pipe and a blocking relay: latency, throughput, the time from exit to
-/// end, memory per open stream, a reader that stalls, and what others cost a reader.
+/// end, memory per open stream, a reader that stalls, what others cost a reader, how often an MCP client is told of
+/// changes, and memory per session that nobody uses.
 ///
 /// Starts the servers itself, on loopback, and ends them. Prints a table, and writes every sample to a JSON file.
 /// A missed target is reported, not an error; output that went missing is an error.
@@ -24,11 +25,12 @@ pub struct Cli {
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Rounds of every interleaved measurement [default: 20 for latency, 5 for throughput, 50 for exit to end,
-    /// 10 for company]
+    /// 10 for company, 5 for notices]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
     /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
-    /// tokio-attached-raised, tokio-followed, tokio-mcp, tokio-mcp-raised, tokio-unstreamed, and the same of smol
+    /// tokio-attached-raised, tokio-followed, tokio-mcp, tokio-mcp-raised, tokio-mcp-2025, tokio-mcp-listen,
+    /// tokio-mcp-session, tokio-unstreamed, and the same of smol
     /// [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub rows: Vec<String>,
@@ -44,6 +46,12 @@ pub struct Options {
     /// Streams open at once in the memory measurement
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub streams: u32,
+    /// Streams that tell what changes open at once in the memory measurement
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub listeners: u32,
+    /// Sessions of MCP clients that are abandoned
+    #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    pub sessions: u32,
     /// Followers beside the reader in the company measurement
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub crowd: u32,
@@ -74,7 +82,7 @@ impl Options {
     }
 }
 
-/// One of the six measurements.
+/// One of the eight measurements.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Measurement {
     /// The first line, and each line's delay
@@ -89,6 +97,10 @@ pub enum Measurement {
     Stall,
     /// Each line's delay beside a client that does not read, and beside many that are quiet
     Company,
+    /// How often a client is told of what changes all the time
+    Notices,
+    /// Memory per session of an MCP client that left
+    Sessions,
 }
 
 /// The parts that run as processes of their own.
@@ -113,6 +125,19 @@ pub enum Part {
         /// At least this many bytes, in whole lines
         #[arg(long)]
         bytes: u64,
+    },
+    /// Print the numbers from 0 on, a line each
+    #[command(hide = true)]
+    Count {
+        /// How many
+        #[arg(long)]
+        lines: u32,
+        /// How long from one to the next, in microseconds
+        #[arg(long)]
+        every_us: u64,
+        /// How long all of them may take, in milliseconds
+        #[arg(long)]
+        within_ms: u64,
     },
     /// Print the time and exit
     #[command(hide = true)]
@@ -149,6 +174,7 @@ mod tests {
         assert!(Measurement::value_variants().iter().all(|what| options.measures(*what)));
         assert_eq!((options.rounds(20), options.mebibytes, options.streams), (20, 256, 500));
         assert_eq!((options.stall_seconds, options.crowd), (30, 10_000));
+        assert_eq!((options.listeners, options.sessions), (1_000, 4_000));
     }
 
     #[test]

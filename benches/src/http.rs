@@ -8,8 +8,36 @@ use std::{
 
 use crate::Result;
 
+/// What was answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    head: String,
+    /// What came with it.
+    pub body: String,
+}
+
+impl Answer {
+    /// A header of it, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+
+    /// An error unless what was asked for is done, or will be.
+    pub fn accepted(self) -> Result<()> {
+        let Self { status, body, .. } = self;
+        if (200..300).contains(&status) { Ok(()) } else { Err(format!("{status}: {body}").into()) }
+    }
+}
+
 /// One request on a connection that is kept, and the body of its answer.
 pub fn exchange(connection: &mut TcpStream, request: &str) -> Result<String> {
+    Ok(answer(connection, request)?.body)
+}
+
+/// One request on a connection that is kept, and its answer.
+pub fn answer(connection: &mut TcpStream, request: &str) -> Result<Answer> {
     connection.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     loop {
@@ -19,17 +47,29 @@ pub fn exchange(connection: &mut TcpStream, request: &str) -> Result<String> {
             return Err("the server hung up".into());
         }
         answer.extend_from_slice(&bytes[..read]);
-        if let Some(body) = body(str::from_utf8(&answer)?) {
-            return Ok(body.to_owned());
+        // The end of what came may be in the middle of a character.
+        let whole = answer.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        if let Some((head, body)) = parts(whole) {
+            let status = head.get(9..12).and_then(|status| status.parse().ok()).ok_or("no status")?;
+            return Ok(Answer { status, head: head.to_owned(), body: body.to_owned() });
         }
     }
 }
 
-/// The body of an answer, once it is whole.
-fn body(answer: &str) -> Option<&str> {
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// The head and the body of an answer, once it is whole.
+fn parts(answer: &str) -> Option<(&str, &str)> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
-    body.get(..length.parse().ok()?)
+    let length = match header(head, "content-length") {
+        Some(length) => length.parse().ok()?,
+        // It has none.
+        None if head.starts_with("HTTP/1.1 204") => 0,
+        None => return None,
+    };
+    Some((head, body.get(..length)?))
 }
 
 #[cfg(test)]
@@ -54,10 +94,11 @@ mod tests {
     fn the_body_is_as_long_as_the_head_says() {
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
         for cut in 0..answer.len() {
-            assert_eq!(body(&answer[..cut]), None, "cut at {cut}");
+            assert_eq!(parts(&answer[..cut]), None, "cut at {cut}");
         }
-        assert_eq!(body(answer), Some("body"));
-        assert_eq!(body("HTTP/1.1 204 No Content\r\n\r\n"), None);
+        assert_eq!(parts(answer).map(|(_, body)| body), Some("body"));
+        assert_eq!(parts("HTTP/1.1 204 No Content\r\n\r\n").map(|(_, body)| body), Some(""));
+        assert_eq!(parts("HTTP/1.1 200 OK\r\n\r\n"), None);
     }
 
     #[test]

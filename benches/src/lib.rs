@@ -1,9 +1,9 @@
 //! What hangar costs, end to end: servers started as child processes, and one client that measures all of them the
 //! same way. The binary `streams` is a thin `main` over [`run`].
 //!
-//! * [`measure`]: the six measurements. [`row`]: what is measured, and the floors it is judged against.
+//! * [`measure`]: the eight measurements. [`row`]: what is measured, and the floors it is judged against.
 //! * [`source`]: the client: one blocking loop for a pipe, for the relay and for a server. [`wire`]: what it decodes.
-//! * [`process`], [`http`]: background processes, and the small requests that they take.
+//! * [`process`], [`mcp`], [`http`]: background processes, what MCP clients ask for, and the small requests of both.
 //! * [`printer`], [`relay`]: the commands that print, and the blocking pipe to TCP copy, as hidden subcommands.
 //! * [`child`], [`server`]: starting what is measured, and ending it whatever happens.
 //! * [`stats`], [`target`], [`report`], [`table`], [`results`]: samples to figures, figures to text and JSON.
@@ -18,6 +18,7 @@ pub mod cli;
 pub mod clock;
 pub mod http;
 pub mod machine;
+pub mod mcp;
 pub mod measure;
 pub mod printer;
 pub mod proc;

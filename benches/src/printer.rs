@@ -1,7 +1,10 @@
 //! The commands whose output is measured. They cost next to nothing themselves, and write each line, or each 64 KiB
 //! of lines, in one write(2).
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use rustix::{
     fd::BorrowedFd,
@@ -68,6 +71,22 @@ pub fn parse_stamp(line: &[u8]) -> Option<(u32, u64)> {
     let text = str::from_utf8(line).ok()?;
     let (number, rest) = text.split_once(' ')?;
     Some((number.parse().ok()?, rest.trim_end_matches('.').parse().ok()?))
+}
+
+/// The numbers from 0 on, a line each, every so often by the clock: what is late is made up for. An error if all of them
+/// took more than `within`.
+pub fn count(lines: u32, every: Duration, within: Duration) -> Result<()> {
+    let begun = Instant::now();
+    for number in 0..lines {
+        thread::sleep((every * number).saturating_sub(begun.elapsed()));
+        write_all(stdout(), format!("{number}\n").as_bytes())?;
+    }
+    if begun.elapsed() <= within { Ok(()) } else { Err("this took too long".into()) }
+}
+
+/// What [`count`] prints.
+pub fn counted(lines: u32) -> String {
+    (0..lines).map(|number| format!("{number}\n")).collect()
 }
 
 /// The lines that [`flood`] prints for `bytes`.

@@ -53,6 +53,14 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// Sockets that the process `pid` has open.
+pub fn sockets(pid: u32) -> Result<u64> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd"))?;
+    // A file that was closed meanwhile is no socket.
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    Ok(targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count() as u64)
+}
+
 /// Every living process below `pid`, children before grandchildren. Zombies are not living.
 pub fn descendants(pid: u32) -> Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -137,6 +145,9 @@ mod tests {
         let memory = Memory::of(std::process::id()).unwrap();
         assert!(memory.rss_kib >= memory.anonymous_kib && memory.anonymous_kib > 0);
         assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(sockets(std::process::id()).unwrap() > 0);
+        drop(listener);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(descendants(std::process::id()).unwrap().contains(&child.id()));
         child.kill().unwrap();

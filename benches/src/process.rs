@@ -64,6 +64,11 @@ impl<'a> Process<'a> {
         Ok(Stalled { _source: source, server, client })
     }
 
+    /// What it prints, as MCP clients name it.
+    pub fn uri(&self) -> String {
+        format!("hangar://sandboxes/local/processes/{}/output", self.id)
+    }
+
     /// Follows it by Server-Sent Events, from its first output on. The time counts from the start.
     pub fn follow(&self, timeout_s: u64) -> Result<Source> {
         let request = self.server.follow_request(&self.id);

@@ -9,6 +9,7 @@ use crate::{
     Result,
     child::Scratch,
     cli::Options,
+    mcp::Session,
     process::{MAX_LOG_BYTES, Process},
     relay::Relay,
     server::{Runtime, Server, Setup},
@@ -36,6 +37,12 @@ pub enum Row {
     Mcp(Runtime),
     /// The same without pacing and without a cap.
     RaisedMcp(Runtime),
+    /// The MCP tool `exec` of a server as it comes, streamed to a client of the revisions of 2025.
+    McpOfSession(Runtime),
+    /// `subscriptions/listen` of a server as it comes.
+    Listen(Runtime),
+    /// The stream of a session of the revisions of 2025, of a server as it comes.
+    Session(Runtime),
     /// `exec`, the output at the end.
     Unstreamed(Runtime),
 }
@@ -60,6 +67,12 @@ impl Row {
             Self::Mcp(Runtime::Smol) => "smol-mcp",
             Self::RaisedMcp(Runtime::Tokio) => "tokio-mcp-raised",
             Self::RaisedMcp(Runtime::Smol) => "smol-mcp-raised",
+            Self::McpOfSession(Runtime::Tokio) => "tokio-mcp-2025",
+            Self::McpOfSession(Runtime::Smol) => "smol-mcp-2025",
+            Self::Listen(Runtime::Tokio) => "tokio-mcp-listen",
+            Self::Listen(Runtime::Smol) => "smol-mcp-listen",
+            Self::Session(Runtime::Tokio) => "tokio-mcp-session",
+            Self::Session(Runtime::Smol) => "smol-mcp-session",
             Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
             Self::Unstreamed(Runtime::Smol) => "smol-unstreamed",
         }
@@ -84,6 +97,12 @@ impl Row {
             Self::Mcp(Runtime::Smol) => "MCP exec, streamed, smol",
             Self::RaisedMcp(Runtime::Tokio) => "MCP exec, streamed, tokio, raised pacing",
             Self::RaisedMcp(Runtime::Smol) => "MCP exec, streamed, smol, raised pacing",
+            Self::McpOfSession(Runtime::Tokio) => "MCP exec of 2025, streamed, tokio",
+            Self::McpOfSession(Runtime::Smol) => "MCP exec of 2025, streamed, smol",
+            Self::Listen(Runtime::Tokio) => "MCP subscriptions/listen, tokio",
+            Self::Listen(Runtime::Smol) => "MCP subscriptions/listen, smol",
+            Self::Session(Runtime::Tokio) => "MCP session of 2025, tokio",
+            Self::Session(Runtime::Smol) => "MCP session of 2025, smol",
             Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
             Self::Unstreamed(Runtime::Smol) => "exec, unstreamed, smol",
         }
@@ -97,6 +116,9 @@ impl Row {
             | Self::Attached(runtime)
             | Self::Followed(runtime)
             | Self::Mcp(runtime)
+            | Self::McpOfSession(runtime)
+            | Self::Listen(runtime)
+            | Self::Session(runtime)
             | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
             Self::Raised(runtime) | Self::RaisedAttached(runtime) | Self::RaisedMcp(runtime) => {
                 Some((runtime, Setup::Raised))
@@ -106,7 +128,14 @@ impl Row {
 
     /// Whether it is of a background process.
     pub const fn is_background(self) -> bool {
-        matches!(self, Self::Attached(_) | Self::RaisedAttached(_) | Self::Followed(_))
+        matches!(
+            self,
+            Self::Attached(_)
+                | Self::RaisedAttached(_)
+                | Self::Followed(_)
+                | Self::Listen(_)
+                | Self::Session(_)
+        )
     }
 
     /// Those of `rows` that were asked for.
@@ -170,6 +199,8 @@ impl Stand {
             }
             Row::Followed(_) => Process::start(server()?, command, None)?.follow(timeout_s),
             Row::Mcp(_) | Row::RaisedMcp(_) => Source::mcp(server()?, command, timeout_s),
+            Row::McpOfSession(_) => Session::begin(server()?, server()?.token())?.call(1, command, timeout_s),
+            Row::Listen(_) | Row::Session(_) => Err("it tells what changes, and has no output".into()),
             Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
         }
     }

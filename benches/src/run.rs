@@ -8,7 +8,7 @@ use crate::{
     cli::{Cli, Measurement, Options, Part},
     measure::{
         company::{self, crowd, stalled},
-        exit, latency, memory, progress, stall, throughput,
+        exit, latency, memory, notices, progress, sessions, stall, throughput,
     },
     printer, relay,
     report::Report,
@@ -25,6 +25,9 @@ pub fn main(cli: Cli) -> Result<()> {
             printer::print(lines, Duration::from_millis(every_ms), noise)
         }
         Some(Part::Flood { bytes }) => printer::flood(bytes),
+        Some(Part::Count { lines, every_us, within_ms }) => {
+            printer::count(lines, Duration::from_micros(every_us), Duration::from_millis(within_ms))
+        }
         Some(Part::Stamp) => printer::stamp(),
         Some(Part::Relay) => relay::serve(),
         Some(Part::UnderParent { command }) => become_under_parent(&command),
@@ -38,9 +41,12 @@ struct Plan {
     attached_throughput: Vec<Row>,
     exit: Vec<Row>,
     memory: Vec<Row>,
+    listeners: Vec<Row>,
     stall: Vec<Row>,
     stalled: Vec<Row>,
     crowd: Vec<Row>,
+    notices: Vec<Row>,
+    sessions: Vec<Row>,
 }
 
 impl Plan {
@@ -54,9 +60,12 @@ impl Plan {
             attached_throughput: rows(Measurement::Throughput, &throughput::ATTACHED_ROWS),
             exit: rows(Measurement::Exit, &exit::ROWS),
             memory: rows(Measurement::Memory, &memory::ROWS),
+            listeners: rows(Measurement::Memory, &memory::LISTEN_ROWS),
             stall: rows(Measurement::Stall, &stall::ROWS),
             stalled: rows(Measurement::Company, &stalled::ROWS),
             crowd: rows(Measurement::Company, &crowd::ROWS),
+            notices: rows(Measurement::Notices, &notices::ROWS),
+            sessions: rows(Measurement::Sessions, &sessions::ROWS),
         };
         if plan.rows().next().is_none() {
             return Err("no row has such a name in what is to be measured: see --help".into());
@@ -65,8 +74,10 @@ impl Plan {
     }
 
     fn rows(&self) -> impl Iterator<Item = &Row> {
-        let Self { latency, throughput, attached_throughput, exit, memory, stall, stalled, crowd } = self;
-        [latency, throughput, attached_throughput, exit, memory, stall, stalled, crowd].into_iter().flatten()
+        let Self { latency, throughput, attached_throughput, exit, memory, listeners, .. } = self;
+        let Self { stall, stalled, crowd, notices, sessions, .. } = self;
+        let streams = [latency, throughput, attached_throughput, exit, memory, listeners];
+        streams.into_iter().chain([stall, stalled, crowd, notices, sessions]).flatten()
     }
 
     fn runtimes(&self) -> BTreeSet<Runtime> {
@@ -108,6 +119,10 @@ fn measure(options: &Options) -> Result<()> {
     if !plan.memory.is_empty() {
         report.memory = memory::measure(&plan.memory, options.streams).map_err(&mut keep).unwrap_or_default();
     }
+    if !plan.listeners.is_empty() {
+        let measured = memory::measure(&plan.listeners, options.listeners);
+        report.listeners = measured.map_err(&mut keep).unwrap_or_default();
+    }
     if !plan.stall.is_empty() {
         report.stall =
             stall::measure(&plan.stall, options.stall_seconds).map_err(&mut keep).unwrap_or_default();
@@ -120,6 +135,14 @@ fn measure(options: &Options) -> Result<()> {
     if !plan.crowd.is_empty() {
         let measured = crowd::measure(&plan.crowd, rounds, options.crowd);
         report.beside_crowd = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.notices.is_empty() {
+        let measured = notices::measure(&plan.notices, options.rounds(notices::ROUNDS));
+        report.notices = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.sessions.is_empty() {
+        let measured = sessions::measure(&plan.sessions, options.sessions);
+        report.sessions = measured.map_err(&mut keep).unwrap_or_default();
     }
     progress("");
     report.failures = failures;

@@ -87,6 +87,8 @@ pub enum Setup {
     Raised,
     /// As it comes, but for how many streams may be open.
     ManyStreams,
+    /// As it comes, but sessions of MCP clients are soon over.
+    ShortSessions,
 }
 
 impl Setup {
@@ -102,6 +104,7 @@ impl Setup {
             Self::ManyStreams => {
                 &[("HANGAR_STREAM_MAX_PER_TOKEN", "1000000"), ("HANGAR_STREAM_MAX_TOTAL", "1000000")]
             }
+            Self::ShortSessions => &[("HANGAR_MCP_SESSION_SECONDS", "1")],
         }
     }
 }
@@ -153,6 +156,27 @@ impl Server {
         &self.service
     }
 
+    /// The token that it was started with.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// What its commands take for their home directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// So many more tokens that may do all that its own may.
+    pub fn make_tokens(&self, count: u32) -> Result<Vec<String>> {
+        let mut http = connect(self.service.address())?;
+        let request = self.json_request("POST", "/api/tokens", "{\"scope\":\"admin\"}");
+        let one = |_| {
+            let made: serde_json::Value = serde_json::from_str(&exchange(&mut http, &request)?)?;
+            Ok(made["token"].as_str().ok_or_else(|| format!("no token: {made}"))?.to_owned())
+        };
+        (0..count).map(one).collect()
+    }
+
     /// The request that runs `command` in the sandbox.
     pub fn request(&self, command: &str, timeout_s: u64, streamed: bool) -> String {
         let environment = serde_json::json!({ "HOME": self.home.to_string_lossy() });
@@ -163,32 +187,6 @@ impl Server {
         format!(
             "POST /api/sandboxes/local/{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
              Content-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\r\n{body}",
-            self.service.address(),
-            self.token,
-            body.len()
-        )
-    }
-
-    /// The request that runs `command` in the sandbox by the MCP tool `exec`, streamed.
-    pub fn mcp_request(&self, command: &str, timeout_s: u64) -> String {
-        let arguments = serde_json::json!({
-            "command": command, "timeout": timeout_s, "stream": true,
-            "env": { "HOME": self.home.to_string_lossy() },
-        });
-        let meta = serde_json::json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "progressToken": 0,
-        });
-        let body = serde_json::json!({
-            "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-            "params": { "name": "exec", "arguments": arguments, "_meta": meta },
-        })
-        .to_string();
-        format!(
-            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
-             Mcp-Method: tools/call\r\nMcp-Name: exec\r\nContent-Length: {}\r\n\r\n{body}",
             self.service.address(),
             self.token,
             body.len()

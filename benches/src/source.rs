@@ -12,6 +12,7 @@ use crate::{
     Result,
     child::bash,
     clock::wall_ns,
+    mcp,
     relay::Relay,
     server::Server,
     wire::{Sink, response::Response, socket::Socket, sse::ExecResult},
@@ -106,9 +107,16 @@ impl Source {
 
     /// Runs `command` by the MCP tool `exec`, streamed.
     pub fn mcp(server: &Server, command: &str, timeout_s: u64) -> Result<Self> {
-        let request = server.mcp_request(command, timeout_s);
-        let decoder = Decoder::Http(Box::new(Response::messages()));
-        Self::socket(connect(server.service().address())?, &request, decoder, timeout_s)
+        Self::messages(
+            connect(server.service().address())?,
+            &mcp::call(server, command, timeout_s),
+            timeout_s,
+        )
+    }
+
+    /// Reads the MCP messages that `request` is answered with.
+    pub fn messages(socket: TcpStream, request: &str, timeout_s: u64) -> Result<Self> {
+        Self::socket(socket, request, Decoder::Http(Box::new(Response::messages())), timeout_s)
     }
 
     /// Reads the events that `request` is answered with.

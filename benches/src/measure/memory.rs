@@ -14,14 +14,19 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 6] = [
+pub const ROWS: [Row; 8] = [
     Row::Stream(Runtime::Tokio),
     Row::Stream(Runtime::Smol),
     Row::Attached(Runtime::Tokio),
     Row::Attached(Runtime::Smol),
     Row::Mcp(Runtime::Tokio),
     Row::Mcp(Runtime::Smol),
+    Row::McpOfSession(Runtime::Tokio),
+    Row::McpOfSession(Runtime::Smol),
 ];
+
+/// Those that tell what changes.
+pub const LISTEN_ROWS: [Row; 2] = [Row::Listen(Runtime::Tokio), Row::Listen(Runtime::Smol)];
 
 /// Streams opened and closed before anything is measured.
 const WARM_UP: u32 = 8;

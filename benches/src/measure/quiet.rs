@@ -8,7 +8,15 @@ use std::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{progress, sink::Count};
-use crate::{Result, proc, process::Process, row::Row, server::Server, source::Source};
+use crate::{
+    Result, mcp,
+    mcp::Session,
+    proc,
+    process::Process,
+    row::Row,
+    server::Server,
+    source::{Source, connect},
+};
 
 /// One line, and then nothing.
 const COMMAND: &str = "echo ready; exec sleep 86400";
@@ -17,6 +25,9 @@ const TIMEOUT_S: u64 = 600;
 
 /// Processes that are read by all streams that need one, in turn.
 const PROCESSES: u32 = 10;
+
+/// Calls of one session; a server answers 64 of one at once, and has 64 sessions for a token.
+const CALLS: u32 = 50;
 
 /// How long a server may take to let go of clients that left.
 const CLOSE: Duration = Duration::from_secs(30);
@@ -28,6 +39,8 @@ pub struct Quiet<'a> {
     row: Row,
     /// Empty where each stream has a command of its own.
     processes: Vec<Process<'a>>,
+    /// Those that have calls open.
+    sessions: Vec<Session<'a>>,
 }
 
 impl<'a> Quiet<'a> {
@@ -35,7 +48,7 @@ impl<'a> Quiet<'a> {
     pub fn start(server: &'a Server, row: Row) -> Result<Self> {
         let processes = if row.is_background() { PROCESSES } else { 0 };
         let processes = (0..processes).map(|_| Process::start(server, COMMAND, None));
-        Ok(Self { server, row, processes: processes.collect::<Result<_>>()? })
+        Ok(Self { server, row, processes: processes.collect::<Result<_>>()?, sessions: Vec::new() })
     }
 
     /// Opens streams, each once the line of the one before has come.
@@ -63,15 +76,28 @@ impl<'a> Quiet<'a> {
         let Some(process) = self.processes.get_mut(turn) else {
             return if matches!(self.row, Row::Mcp(_)) {
                 Source::mcp(self.server, COMMAND, TIMEOUT_S)
+            } else if matches!(self.row, Row::McpOfSession(_)) {
+                self.call(number)
             } else {
                 Source::stream(self.server, COMMAND, TIMEOUT_S)
             };
         };
         if matches!(self.row, Row::Followed(_)) {
             process.follow(TIMEOUT_S)
+        } else if matches!(self.row, Row::Listen(_)) {
+            let request = mcp::listen(self.server, &process.uri());
+            Source::messages(connect(self.server.service().address())?, &request, TIMEOUT_S)
         } else {
             process.attach(TIMEOUT_S)
         }
+    }
+
+    fn call(&mut self, number: u32) -> Result<Source> {
+        if number % CALLS == 1 {
+            self.sessions.push(Session::begin(self.server, self.server.token())?);
+        }
+        let session = self.sessions.last().ok_or("no session")?;
+        session.call(number, COMMAND, TIMEOUT_S)
     }
 
     /// Whether the server has `streams` open, and what they are of runs.
@@ -89,8 +115,10 @@ impl<'a> Quiet<'a> {
     }
 
     /// Closes all of them, and waits until the server has let go of them and has ended their commands.
-    pub fn close(&self, sources: Vec<Source>) -> Result<()> {
+    pub fn close(&mut self, sources: Vec<Source>) -> Result<()> {
         drop(sources);
+        // Their calls go on without their connections.
+        self.sessions.drain(..).try_for_each(Session::end)?;
         let deadline = Instant::now() + CLOSE;
         loop {
             let open = self.server.open_streams()?;

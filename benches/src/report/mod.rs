@@ -14,6 +14,8 @@ use crate::{
         exit::Exit,
         latency::Latency,
         memory,
+        notices::{CHANGES, Notices},
+        sessions::Sessions,
         stall::Stall,
         throughput::{Run, Throughput},
     },
@@ -40,12 +42,18 @@ pub struct Report {
     pub exit: Vec<Exit>,
     /// Memory per open stream.
     pub memory: Vec<memory::Memory>,
+    /// Memory per open stream that tells what changes.
+    pub listeners: Vec<memory::Memory>,
     /// A reader that stalls.
     pub stall: Vec<Stall>,
     /// A reader beside one that stalls.
     pub beside_stalled: Vec<Company>,
     /// A reader beside many that are quiet.
     pub beside_crowd: Vec<Crowd>,
+    /// How often a client is told of changes.
+    pub notices: Vec<Notices>,
+    /// Memory per session that nobody uses.
+    pub sessions: Vec<Sessions>,
     /// Every target, met or missed.
     pub targets: Vec<Target>,
     /// The measurements that are wrong, and therefore missing.
@@ -64,9 +72,12 @@ impl Report {
             attached_throughput: Vec::new(),
             exit: Vec::new(),
             memory: Vec::new(),
+            listeners: Vec::new(),
             stall: Vec::new(),
             beside_stalled: Vec::new(),
             beside_crowd: Vec::new(),
+            notices: Vec::new(),
+            sessions: Vec::new(),
             targets: Vec::new(),
             failures: Vec::new(),
         }
@@ -93,8 +104,10 @@ impl Report {
                 format!("From the command's last act to the end, {runs} interleaved runs (p50 / p95, ms)");
             section(head, tables::exit(&self.exit, &mut targets))?;
         }
-        if let Some(streams) = self.memory.first().map(|row| row.streams) {
-            section(format!("{streams} quiet streams open"), tables::memory(&self.memory, &mut targets))?;
+        for (rows, what) in [(&self.memory, "quiet streams"), (&self.listeners, "quiet streams of notices")] {
+            if let Some(streams) = rows.first().map(|row| row.streams) {
+                section(format!("{streams} {what} open"), tables::memory(rows, &mut targets))?;
+            }
         }
         if let Some(seconds) = self.stall.first().map(|row| row.rss_kib.len()) {
             let head =
@@ -116,6 +129,14 @@ impl Report {
                  (p50 / p95, ms)"
             );
             section(head, tables::beside_crowd(&self.beside_crowd, &mut targets))?;
+        }
+        if let Some(runs) = self.notices.first().map(|row| row.at_ms.len()) {
+            let head = format!("{CHANGES} changes of one resource within a second, {runs} interleaved runs");
+            section(head, tables::notices(&self.notices, &mut targets))?;
+        }
+        if let Some(sessions) = self.sessions.first().map(|row| row.sessions) {
+            let head = format!("{sessions} sessions that nobody uses, and twice as many that are over (KiB)");
+            section(head, tables::sessions(&self.sessions, &mut targets))?;
         }
         for failure in &self.failures {
             write!(text, "\nWRONG: {failure}\n")?;

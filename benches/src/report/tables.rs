@@ -6,6 +6,8 @@ use crate::{
         exit::Exit,
         latency::Latency,
         memory::Memory,
+        notices::Notices,
+        sessions::Sessions,
         stall::Stall,
         throughput::Throughput,
     },
@@ -21,6 +23,15 @@ const STREAM_KIB: f64 = 28.0;
 
 /// What one reader of a background process may cost, in KiB.
 const READER_KIB: f64 = 16.0;
+
+/// What one stream of notices may cost, in KiB.
+const LISTEN_KIB: f64 = 28.0;
+
+/// What a session may cost whose client left, in KiB.
+const SESSION_KIB: f64 = 8.0;
+
+/// The most notices of what changes all the time, for a second.
+const NOTICES: f64 = 5.0;
 
 /// What an `exec/stream` carries at the least of what the relay does, escaping all of it.
 const STREAM_RATIO: f64 = 0.5;
@@ -70,8 +81,9 @@ const fn streams(row: Row) -> Option<Runtime> {
         | Row::RaisedAttached(runtime)
         | Row::Followed(runtime)
         | Row::Mcp(runtime)
+        | Row::McpOfSession(runtime)
         | Row::RaisedMcp(runtime) => Some(runtime),
-        Row::Pipe | Row::Relay | Row::Unstreamed(_) => None,
+        Row::Pipe | Row::Relay | Row::Listen(_) | Row::Session(_) | Row::Unstreamed(_) => None,
     }
 }
 
@@ -148,6 +160,11 @@ pub(super) fn exit(rows: &[Exit], targets: &mut Targets) -> Table {
     table
 }
 
+/// All of a server's memory, in KiB.
+fn total(sample: &crate::proc::Memory) -> String {
+    sample.pss_kib.unwrap_or(sample.anonymous_kib).to_string()
+}
+
 pub(super) fn memory(rows: &[Memory], targets: &mut Targets) -> Table {
     let mut table = Table::new(&[
         "how the client sees output",
@@ -160,8 +177,13 @@ pub(super) fn memory(rows: &[Memory], targets: &mut Targets) -> Table {
     ]);
     for Memory { row, kind, kib_per_stream, before, open, after, .. } in rows {
         let what = format!("{}: KiB per open stream", row.name());
-        let limit = if row.is_background() { READER_KIB } else { STREAM_KIB };
-        let total = |sample: &crate::proc::Memory| sample.pss_kib.unwrap_or(sample.anonymous_kib).to_string();
+        let limit = if matches!(row, Row::Listen(_)) {
+            LISTEN_KIB
+        } else if row.is_background() {
+            READER_KIB
+        } else {
+            STREAM_KIB
+        };
         table.row(vec![
             row.label().to_owned(),
             (*kind).to_owned(),
@@ -220,6 +242,40 @@ pub(super) fn beside_crowd(rows: &[Crowd], targets: &mut Targets) -> Table {
         let mut cells = company(reader, "a crowd", CROWD_RATIO, targets);
         cells.push(format!("{kib_per_follower:.1} {kind}"));
         table.row(cells);
+    }
+    table
+}
+
+pub(super) fn notices(rows: &[Notices], targets: &mut Targets) -> Table {
+    let mut table = Table::new(&["how the client is told", "notices", "", "the last"]);
+    for Notices { row, most, .. } in rows {
+        let what = format!("{}: notices of a second of changes", row.name());
+        table.row(vec![
+            row.label().to_owned(),
+            most.to_string(),
+            targets.judge(Some(Target::at_most(what, *most as f64, NOTICES))),
+            "after the last change".to_owned(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn sessions(rows: &[Sessions], targets: &mut Targets) -> Table {
+    let mut table =
+        Table::new(&["", "kind", "before", "open", "KiB per session", "", "over", "over again", ""]);
+    for Sessions { row, kind, kib_per_session, before, open, over, over_again, flat, .. } in rows {
+        let what = format!("{}: KiB per session that nobody uses", row.name());
+        table.row(vec![
+            row.label().to_owned(),
+            (*kind).to_owned(),
+            total(before),
+            total(open),
+            format!("{kib_per_session:.1}"),
+            targets.judge(Some(Target::at_most(what, *kib_per_session, SESSION_KIB))),
+            total(over),
+            total(over_again),
+            if *flat { "flat" } else { "NOT FLAT" }.to_owned(),
+        ]);
     }
     table
 }

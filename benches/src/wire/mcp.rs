@@ -1,4 +1,5 @@
-//! The events of an MCP call: the message of each progress notification passed on as it comes, the result kept.
+//! The events of an MCP call: the message of each progress notification passed on as it comes, the result kept. Of any
+//! other notification its name is passed on, as a line.
 //!
 //! Of a message only the frame is looked at that hangar writes; a server that writes another is an error, not a wrong
 //! figure.
@@ -15,6 +16,9 @@ const MAX_LINE: usize = 16 << 20;
 /// What a progress notification begins with.
 const PROGRESS: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":";
+
+/// What any other one begins with, before its name.
+const NOTIFICATION: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/";
 
 /// What stands before the text in it, and after it.
 const MESSAGE: &[u8] = b",\"message\":\"";
@@ -56,13 +60,22 @@ impl Messages {
 
     fn handle_line<S: Sink>(&mut self, at_ns: u64, line: &[u8], sink: &mut S) -> Result<()> {
         let Some(message) = line.strip_prefix(b"data: ") else {
-            let silent = line.is_empty() || line.starts_with(b":");
+            let silent = line.is_empty() || line.starts_with(b":") || line.starts_with(b"id: ");
             return if silent { Ok(()) } else { Err("a field that no event of a call has".into()) };
         };
+        if message.is_empty() {
+            // It only has an id, for a client that comes back.
+            return Ok(());
+        }
         if self.result.is_some() {
             return Err("a message after the result".into());
         }
         let Some(progress) = message.strip_prefix(PROGRESS) else {
+            if let Some(rest) = message.strip_prefix(NOTIFICATION) {
+                let name = memchr(b'"', rest).map(|end| &rest[..end]).filter(|name| *name != b"progress");
+                sink.payload(at_ns, &[name.ok_or("a notification with another frame")?, b"\n"].concat());
+                return Ok(());
+            }
             self.result = Some(answered(message)?);
             return Ok(());
         };
@@ -136,6 +149,15 @@ mod tests {
     }
 
     #[test]
+    fn other_notifications_are_lines() {
+        let updated = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{}}";
+        let stream = format!("id: 1:0\ndata: \n\n:\n\nid: 1:1\ndata: {updated}\n\ndata: {updated}\n\n");
+        let mut collected = Collected::default();
+        Messages::default().feed(1, stream.as_bytes(), &mut collected).unwrap();
+        assert_eq!(collected.0, b"resources/updated\nresources/updated\n");
+    }
+
+    #[test]
     fn what_is_no_such_stream_is_an_error() {
         for bad in [
             "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"x\"}}\n",
@@ -143,6 +165,7 @@ mod tests {
             "event: x\n",
             "data: nonsense\n",
             &progress("x").replace("}}", "},\"more\":1}"),
+            &progress("x").replace("progressToken", "token"),
         ] {
             assert!(Messages::default().feed(1, bad.as_bytes(), &mut Count::default()).is_err(), "{bad}");
         }
