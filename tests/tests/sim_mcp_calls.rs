@@ -8,7 +8,7 @@ use hangar_tests::{
     mcp::result,
     sim::{Link, Setup, World, random::Random, run, script::printed, seeds, session::Session, world::ADMIN},
 };
-use hangar_transports::mcp::session::call::KEEP;
+use hangar_transports::mcp::session::kept::KEEP;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -3,10 +3,7 @@
 use crate::{
     mcp::{
         Answer,
-        session::{
-            call::{BatchBody, CallBody},
-            stream::StreamBody,
-        },
+        session::{batch::BatchBody, call::CallBody, stream::StreamBody},
     },
     plane::{exec::ExecStream, follow::FollowStream},
     sse::EventBody,

@@ -14,7 +14,8 @@ use crate::{
         self, RequestContext,
         session::{
             Session,
-            call::{self, BatchBody, Begun, CallBody},
+            batch::BatchBody,
+            call::{self, Begun, CallBody},
             stream::StreamBody,
             table::{Held, Sessions},
         },

@@ -13,7 +13,7 @@
 //! Nothing is kept from one request to the next.
 //!
 //! That is the revision 2026-07-28, which a request says it is of in its head, or in its `_meta`. Others are of the revisions
-//! of 2025, whose sessions know the rest ([`legacy`](super::legacy)).
+//! of 2025, whose sessions know the rest ([`legacy`]).
 
 use super::{
     REVISION,

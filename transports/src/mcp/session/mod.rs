@@ -8,12 +8,15 @@
 //! ```
 //!
 //! * [`Session`]: what the transports share.
-//! * [`call`]: a call over HTTP, whose stream can be come back to.
+//! * [`call`]: a call over HTTP, whose stream can be come back to; [`kept`]: what is kept for that;
+//!   [`batch`]: several in one body.
 //! * [`stream`]: the stream that tells what changes.
 //! * [`table`]: sessions by their ids.
 
 mod asking;
+pub mod batch;
 pub mod call;
+pub mod kept;
 pub mod stream;
 pub mod table;
 
@@ -66,7 +69,7 @@ struct State {
     askers: BTreeMap<u64, Waker>,
     /// Calls over HTTP.
     calls: BTreeMap<u64, Arc<call::Cell>>,
-    answered: call::Answered,
+    answered: kept::Answered,
     closed: bool,
 }
 
@@ -112,7 +115,7 @@ impl Session {
             answers: BTreeMap::new(),
             askers: BTreeMap::new(),
             calls: BTreeMap::new(),
-            answered: call::Answered::default(),
+            answered: kept::Answered::default(),
             closed: false,
         };
         let logs = result["capabilities"].get("logging").is_some();

@@ -1,12 +1,15 @@
 //! The MCP calls of one client, answered by a server: what stands between a program that speaks over lines and one that
 //! listens on HTTP.
 
+mod follow;
+
 use super::{Client, ClientError, MAX_EVENT, socket::SILENCE};
 use crate::{
     ApiError,
-    mcp::{Followed, Handler, Outcome, Reply, RequestContext, Step, Work, not_found, plane::METHODS},
+    mcp::{Followed, Handler, Outcome, Reply, RequestContext, Step, Work, plane::METHODS},
     plane::notices::{Notices, Purpose},
 };
+use follow::RemoteFollowed;
 use hangar_backends::{
     Runtime,
     runtime::{BoxFuture, Deadline, until},
@@ -16,12 +19,10 @@ use hangar_core::{
     wire::{
         mcp::{
             REVISION,
-            listen::{Filter, Topic},
+            listen::Topic,
             message::{Id, RpcError, code},
-            meta::{self, Meta},
             request::{Call, Offers},
             response::Progress,
-            revision::Revision,
             session::Position,
         },
         sse::Decoder,
@@ -34,7 +35,7 @@ use hyper::{
     header::{ACCEPT, CONTENT_TYPE, HeaderValue},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 use std::{
     io,
     pin::Pin,
@@ -225,154 +226,4 @@ fn step(message: Message) -> Option<Step> {
         total: params["total"].as_f64(),
         message,
     }))
-}
-
-/// What a server tells of one thing that changes.
-struct RemoteFollowed {
-    handler: RemoteHandler,
-    topic: Topic,
-    link: Link,
-    changed: bool,
-    tries: u32,
-}
-
-/// The stream on which it does.
-enum Link {
-    Open(Box<dyn Work>),
-    /// It broke; the next one begins then.
-    Waiting(Time, Deadline),
-    Opening(BoxFuture<'static, Result<Box<dyn Work>, Refused>>),
-    /// The server tells nothing more of it.
-    Over,
-}
-
-/// Why there is no such stream.
-enum Refused {
-    /// The server does not grant it.
-    NotGranted,
-    /// It cannot be reached, or says something else.
-    Failed(RpcError),
-}
-
-/// How long it is waited before a stream that broke is opened again: twice as long each time, to that.
-const BACK_OFF: Duration = Duration::from_millis(250);
-const MAX_BACK_OFF: Duration = Duration::from_secs(30);
-
-impl RemoteFollowed {
-    async fn new(handler: RemoteHandler, topic: Topic) -> Result<Self, RpcError> {
-        let link = match listen(handler.clone(), topic.clone()).await {
-            Ok(work) => Link::Open(work),
-            Err(Refused::Failed(error)) => return Err(error),
-            Err(Refused::NotGranted) => return Err(not_granted(&topic)),
-        };
-        Ok(Self { handler, topic, link, changed: false, tries: 0 })
-    }
-
-    /// Whether the server told anything.
-    fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let runtime = Arc::clone(&self.handler.client.runtime);
-        loop {
-            match &mut self.link {
-                Link::Open(work) => match ready!(work.poll(cx)) {
-                    Step::Notification { .. } => return Poll::Ready(()),
-                    Step::Done(_) => {
-                        let wait = BACK_OFF.saturating_mul(1 << self.tries.min(10)).min(MAX_BACK_OFF);
-                        self.tries += 1;
-                        self.link = Link::Waiting(runtime.now() + wait, Deadline::default());
-                    }
-                    Step::Output(_) | Step::Base64(_) | Step::Progress(_) | Step::Question { .. } => {}
-                },
-                Link::Waiting(until, deadline) => {
-                    ready!(deadline.poll(&*runtime, Some(*until), cx));
-                    self.link = Link::Opening(Box::pin(listen(self.handler.clone(), self.topic.clone())));
-                }
-                Link::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Ok(work) => {
-                        (self.link, self.tries) = (Link::Open(work), 0);
-                        // It may have changed meanwhile.
-                        return Poll::Ready(());
-                    }
-                    Err(Refused::NotGranted) => {
-                        self.link = Link::Over;
-                        return Poll::Ready(());
-                    }
-                    Err(Refused::Failed(_)) => self.link = Link::Open(Box::new(Broken)),
-                },
-                Link::Over => return Poll::Pending,
-            }
-        }
-    }
-}
-
-/// A stream that could not be opened.
-struct Broken;
-
-impl Work for Broken {
-    fn poll(&mut self, _cx: &mut Context<'_>) -> Poll<Step> {
-        Poll::Ready(Step::Done(Err(RpcError::new(code::INTERNAL, "the server cannot be reached"))))
-    }
-}
-
-fn not_granted(topic: &Topic) -> RpcError {
-    match topic {
-        Topic::Resource(uri) => not_found(uri),
-        Topic::List(list) => RpcError::invalid_params(format!("{} never comes", list.method())),
-    }
-}
-
-/// Opens a stream on which the server tells of one thing.
-async fn listen(handler: RemoteHandler, topic: Topic) -> Result<Box<dyn Work>, Refused> {
-    let mut wanted = Filter::default();
-    match topic {
-        Topic::List(list) => _ = wanted.lists.insert(list),
-        Topic::Resource(uri) => wanted.resources.push(uri),
-    }
-    let about = json!({ (meta::VERSION): REVISION, (meta::CAPABILITIES): {} });
-    let params = json!({ "notifications": wanted.to_json(), "_meta": about }).to_string();
-    let call = Call {
-        id: Id::Text("follow".to_owned()),
-        method: "subscriptions/listen".to_owned(),
-        params: RawValue::from_string(params).unwrap_or_default(),
-        revision: Revision::V2026_07_28,
-        meta: Meta::default(),
-    };
-    let unexpected =
-        || Refused::Failed(RpcError::new(code::INTERNAL, "the server answered with something else"));
-    let mut work = match handler.ask(&call).await.map_err(|error| Refused::Failed(failed(&error)))? {
-        Reply::Later(work) => work,
-        Reply::Now(Err(error)) => return Err(Refused::Failed(error)),
-        Reply::Now(Ok(_)) => return Err(unexpected()),
-    };
-    match std::future::poll_fn(|cx| work.poll(cx)).await {
-        Step::Notification { params: Value::Object(params), .. } => match Filter::parse(&params) {
-            Ok(granted) if granted == wanted => Ok(work),
-            Ok(_) => Err(Refused::NotGranted),
-            Err(_) => Err(unexpected()),
-        },
-        Step::Done(Err(error)) => Err(Refused::Failed(error)),
-        Step::Output(_)
-        | Step::Base64(_)
-        | Step::Progress(_)
-        | Step::Notification { .. }
-        | Step::Question { .. }
-        | Step::Done(Ok(_)) => Err(unexpected()),
-    }
-}
-
-impl Followed for RemoteFollowed {
-    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.poll_link(cx).is_ready() {
-            self.changed = true;
-        }
-        if self.changed { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    fn told(&mut self) {
-        self.changed = false;
-    }
-
-    /// The server knows it.
-    fn position(&self) -> Position {
-        0
-    }
 }
