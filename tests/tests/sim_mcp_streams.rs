@@ -27,6 +27,9 @@ fn what_is_subscribed_to_is_told_on_the_stream_that_was_opened_last() {
         let mut first = session.told(world).await;
         world.sleep_ms(10).await;
         assert_eq!(world.plane.streams().leased(), 1);
+        // The list has changed since the session began, which needs no subscription; told once, and asked for.
+        assert_eq!(first.next().await.unwrap(), "resources");
+        session.ask(world, "resources/list", &json!({})).await;
         let mut at = Vec::new();
         for _ in 0..5 {
             assert_eq!(first.next().await.unwrap(), uri);
@@ -60,8 +63,10 @@ fn what_is_subscribed_to_is_told_on_the_stream_that_was_opened_last() {
         let id = uri.split('/').nth(5).unwrap();
         let arguments = json!({ "action": "kill", "process_id": id });
         session.ask(world, "tools/call", &json!({ "name": "process", "arguments": arguments })).await;
-        // A list changes without being asked for, as it was said at the beginning.
+        // Between two streams, too.
+        drop(third);
         session.start(world, "exit 0").await;
+        let mut third = session.told(world).await;
         assert_eq!(third.next().await.unwrap(), "resources");
         let (_, other) = world.token(json!({ "scope": "mcp" })).await;
         let theirs = Session::begin(world, &other, "2025-06-18").await;
@@ -73,7 +78,7 @@ fn what_is_subscribed_to_is_told_on_the_stream_that_was_opened_last() {
 }
 
 #[test]
-fn a_resource_that_is_gone_is_told_of_once_and_one_without_a_place_refuses_the_stream() {
+fn a_resource_that_is_gone_is_told_of_once_and_one_without_a_place_is_not_followed() {
     let mut setup = Setup::default();
     setup.settings.stream_max_per_token = 2;
     run(setup, async |world: &World| {
@@ -82,20 +87,30 @@ fn a_resource_that_is_gone_is_told_of_once_and_one_without_a_place_refuses_the_s
         for _ in 0..3 {
             uris.push(session.start(world, "exit 0").await);
         }
-        for uri in &uris {
+        for uri in &uris[..2] {
             session.subscribe(world, uri).await;
         }
+        // Whether or not a stream is open, there has to be a place for each.
+        let refused = session.ask(world, "resources/subscribe", &json!({ "uri": uris[2] })).await;
+        assert_eq!(refused["error"]["data"]["code"], "too_many_streams");
+        let open = session.told(world).await;
+        let refused = session.ask(world, "resources/subscribe", &json!({ "uri": uris[2] })).await;
+        assert_eq!(refused["error"]["data"]["code"], "too_many_streams");
+        // Another of the token's sessions has none either, as long as this one does.
+        let other = Session::begin(world, ADMIN, "2025-11-25").await;
+        let refused = other.ask(world, "resources/subscribe", &json!({ "uri": uris[2] })).await;
+        assert_eq!(refused["error"]["data"]["code"], "too_many_streams");
+        drop(open);
+        world.sleep_ms(100).await;
+        other.subscribe(world, &uris[2]).await;
+        let theirs = other.told(world).await;
+        world.sleep_ms(10).await;
         let refused = session.stream(world.client(), None).await.unwrap().unwrap_err();
         assert_eq!(
             (refused.status, &refused.json()["error"]["data"]["code"]),
             (429, &json!("too_many_streams"))
         );
-        session.ask(world, "resources/unsubscribe", &json!({ "uri": uris[2] })).await;
-        let open = session.told(world).await;
-        // With a stream open there has to be a place.
-        let refused = session.ask(world, "resources/subscribe", &json!({ "uri": uris[2] })).await;
-        assert_eq!(refused["error"]["data"]["code"], "too_many_streams");
-        drop(open);
+        drop(theirs);
         // They are forgotten ten minutes after their end.
         world.sleep_ms(700_000).await;
         let mut open = session.told(world).await;

@@ -7,6 +7,7 @@ use hangar_tests::{
     sim::{Setup, World, messages::changed, run, stdio::Session},
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Commands that run.
 fn running(world: &World) -> usize {
@@ -79,6 +80,19 @@ fn a_session_begins_with_its_first_line_and_ends_with_the_last() {
             let both = format!("[{},{}]", asks(5, "ping", &json!({})), asks(6, "ping", &json!({})));
             session.say(&both).await;
             if revision == "2025-03-26" {
+                // One that is cancelled among several is, too.
+                let arguments = json!({ "command": "hang" });
+                let params = json!({ "name": "exec", "arguments": arguments });
+                let call = asks(7, "tools/call", &params);
+                session.say(&call).await;
+                world.sleep_ms(10).await;
+                assert_eq!(running(world), 1);
+                let cancelled = json!([{
+                    "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 },
+                }]);
+                session.say(&cancelled.to_string()).await;
+                world.sleep_ms(100).await;
+                assert_eq!(running(world), 0);
                 let ids = [
                     session.hear().await.unwrap()["id"].clone(),
                     session.hear().await.unwrap()["id"].clone(),
@@ -148,6 +162,30 @@ fn what_changes_is_told_between_the_answers() {
         let id = uri.split('/').nth(5).unwrap();
         let found = world.plane.find_process(&hangar_transports::plane::tokens::Caller::owner(), "box", id);
         found.unwrap().stop();
+    });
+}
+
+#[test]
+fn what_is_told_over_lines_has_no_end_but_the_sessions() {
+    let mut setup = Setup::default();
+    setup.settings.stream_max = Duration::from_secs(3600);
+    setup.settings.stream_max_per_token = 1;
+    run(setup, async |world: &World| {
+        let mut session = Session::start(world, 1 << 20);
+        begin(&mut session, "2025-11-25").await;
+        let uri = start(&mut session, 1, "sleep 9000000; out x; sleep 9000000; out y; exit 0").await;
+        session.say(&asks(2, "resources/list", &json!({}))).await;
+        assert_eq!(session.hear().await.unwrap()["id"], 2);
+        session.say(&asks(3, "resources/subscribe", &json!({ "uri": uri }))).await;
+        assert_eq!(session.hear().await.unwrap()["id"], 3);
+        // After two and a half hours, as after five.
+        assert_eq!(changed(&session.hear().await.unwrap()), uri);
+        session.say(&asks(4, "resources/read", &json!({ "uri": uri }))).await;
+        assert_eq!(session.hear().await.unwrap()["id"], 4);
+        assert_eq!(changed(&session.hear().await.unwrap()), uri);
+        assert!(world.now().since(hangar_core::Time::ZERO).as_secs() >= 18_000);
+        session.input = None;
+        while session.hear().await.is_some() {}
     });
 }
 

@@ -46,6 +46,11 @@ impl Following {
         self.topics.contains_key(topic)
     }
 
+    /// Follows only those that `which` says; the others.
+    pub(super) fn remove_unless(&mut self, which: impl Fn(&Topic) -> bool) -> Vec<Topic> {
+        self.topics.extract_if(.., |topic, _| !which(topic)).map(|(topic, _)| topic).collect()
+    }
+
     pub(super) fn remove(&mut self, topic: &Topic) {
         self.topics.remove(topic);
     }

@@ -94,7 +94,10 @@ pub trait Followed: Send {
 
 /// The plane does not do that now.
 fn refused(error: &ApiError) -> RpcError {
-    RpcError::new(code::INTERNAL, error.to_string()).with(json!({ "code": error.code() }))
+    let mut rpc =
+        RpcError::new(code::INVALID_REQUEST, error.to_string()).with(json!({ "code": error.code() }));
+    rpc.http_status = Some(error.status().as_u16());
+    rpc
 }
 
 /// There is no such resource, as far as the caller may know.

@@ -179,7 +179,7 @@ pub(super) fn follow(
 ) -> Result<Box<dyn Followed>, RpcError> {
     let caller = &context.caller;
     let watch = match topic {
-        Topic::List(List::Resources) => plane.watch_list(caller),
+        Topic::List(List::Resources) => plane.watch_list(caller, since),
         Topic::List(list @ (List::Tools | List::Prompts)) => {
             let message = format!("params.notifications: {} never comes", list.method());
             return Err(RpcError::invalid_params(message));

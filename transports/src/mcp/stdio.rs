@@ -28,6 +28,7 @@ use hangar_core::{
         response::Framing,
     },
 };
+use serde_json::value::RawValue;
 use std::{
     io,
     pin::Pin,
@@ -108,9 +109,14 @@ enum Of {
     Beginning(Id, Beginning),
     /// The stream that tells what changes is being opened.
     Opening(Arc<Session>, BoxFuture<'static, Option<Stream>>),
-    /// There it is, where it could be opened and has not ended.
-    Open(Arc<Session>, Option<Stream>),
+    /// There it is.
+    Open(Arc<Session>, Stream),
+    /// It could not be opened: the next try is then.
+    Waiting(Arc<Session>, Time, Deadline),
 }
+
+/// How long it is waited before a stream that could not be opened is tried again: a place may be free, or a server back.
+const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
 impl One {
     const fn running(&mut self) -> &mut Running {
@@ -121,11 +127,17 @@ impl One {
     }
 }
 
+/// Opens the stream that tells what changes.
+fn opening(session: Arc<Session>, context: &RequestContext) -> Of {
+    let (opened, context) = (Arc::clone(&session), context.clone());
+    Of::Opening(session, Box::pin(async move { opened.open_stream(&context, Framing::Lines).await.ok() }))
+}
+
 impl Of {
     const fn session(&self) -> Option<&Arc<Session>> {
         match self {
             Self::None | Self::Beginning(..) => None,
-            Self::Opening(session, _) | Self::Open(session, _) => Some(session),
+            Self::Opening(session, _) | Self::Open(session, _) | Self::Waiting(session, ..) => Some(session),
         }
     }
 }
@@ -196,7 +208,8 @@ impl Serving {
             moved = true;
             self.take(line);
         }
-        if !self.is_ready() || self.over.is_some() {
+        // Of what cannot be taken yet some is read all the same, so that the end is heard.
+        if self.held.is_some() || self.over.is_some() || !self.is_ready() && self.lines.held() >= WAITING {
             return Ok(moved);
         }
         let mut piece = [0; 8192];
@@ -234,12 +247,7 @@ impl Serving {
                 }
             }
             Verdict::Notification { method, params } => {
-                if method == "notifications/cancelled"
-                    && let Some(id) = cancelled(params.as_deref())
-                {
-                    // A call that was cancelled is not answered. One that is not there may have been answered just now.
-                    self.calls.retain_mut(|one| *one.running().id() != id);
-                }
+                self.take_notification(&method, params.as_deref());
             }
             Verdict::Legacy(Legacy::Initialize(initialize)) => self.initialize(initialize),
             Verdict::Legacy(Legacy::Message(incoming)) => self.take_incoming(incoming),
@@ -298,8 +306,20 @@ impl Serving {
         self.session = Of::Beginning(id, Box::pin(Session::begin(handler, runtime, context, initialize)));
     }
 
+    fn take_notification(&mut self, method: &str, params: Option<&RawValue>) {
+        if method == "notifications/cancelled"
+            && let Some(id) = cancelled(params)
+        {
+            // A call that was cancelled is not answered. One that is not there may have been answered just now.
+            self.calls.retain_mut(|one| *one.running().id() != id);
+        }
+    }
+
     fn take_incoming(&mut self, incoming: Incoming) {
         match (incoming, self.session.session().map(Arc::clone)) {
+            (Incoming::Notification { method, params }, _) => {
+                self.take_notification(&method, params.as_deref());
+            }
             (Incoming::Request(Request { id, .. }), None) => {
                 self.refuse(Some(id.clone()), without_session(Some(id)).error);
             }
@@ -313,8 +333,8 @@ impl Serving {
                     Err(error) => self.refuse(Some(id), error),
                 }
             }
-            (told, Some(session)) => session.handle_told(told),
-            (_, None) => {}
+            (answer @ Incoming::Response { .. }, Some(session)) => session.handle_told(answer),
+            (Incoming::Response { .. }, None) => {}
         }
     }
 
@@ -354,7 +374,7 @@ impl Serving {
 
     fn carry_session_on(&mut self, cx: &mut Context<'_>) -> bool {
         match &mut self.session {
-            Of::None | Of::Open(_, None) => false,
+            Of::None => false,
             Of::Beginning(id, beginning) => {
                 let Poll::Ready(begun) = beginning.as_mut().poll(cx) else { return false };
                 let (session, outcome) = match begun {
@@ -362,24 +382,34 @@ impl Serving {
                     Err(error) => (None, Err(error)),
                 };
                 Framing::Lines.write(&message::answer(Some(id), &outcome), &mut self.out);
-                self.session = session.map_or(Of::None, |session| {
-                    let (opened, context) = (Arc::clone(&session), self.context.clone());
-                    let opening = async move { opened.open_stream(&context, Framing::Lines).await.ok() };
-                    Of::Opening(session, Box::pin(opening))
-                });
+                self.session = session.map_or(Of::None, |session| opening(session, &self.context));
                 true
             }
             Of::Opening(session, opening) => {
                 let Poll::Ready(stream) = opening.as_mut().poll(cx) else { return false };
-                self.session = Of::Open(Arc::clone(session), stream);
+                let session = Arc::clone(session);
+                self.session = match stream {
+                    Some(stream) => Of::Open(session, stream),
+                    None => Of::Waiting(session, self.runtime.now() + OPEN_AGAIN, Deadline::default()),
+                };
                 true
             }
-            Of::Open(_, stream) => {
+            Of::Waiting(session, until, deadline) => {
+                if deadline.poll(&*self.runtime, Some(*until), cx).is_pending() {
+                    return false;
+                }
+                self.session = opening(Arc::clone(session), &self.context);
+                true
+            }
+            Of::Open(session, stream) => {
                 // Nothing is told to a client that does not read: it is told what changed last once it does.
-                let Some(open) = stream.as_mut().filter(|_| self.out.len() < WAITING) else { return false };
-                let polled = open.poll(cx, &mut self.out);
+                if self.out.len() >= WAITING {
+                    return false;
+                }
+                let polled = stream.poll(cx, &mut self.out);
                 if polled == Poll::Ready(Flow::Last) {
-                    *stream = None;
+                    // This client has no other way to open the next one.
+                    self.session = opening(Arc::clone(session), &self.context);
                 }
                 polled.is_ready()
             }

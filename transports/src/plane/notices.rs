@@ -27,7 +27,7 @@ pub struct Watch {
     source: Source,
     /// The position that was told.
     told: u64,
-    _lease: Option<Leased>,
+    lease: Option<Leased>,
 }
 
 #[derive(Debug)]
@@ -36,8 +36,16 @@ enum Source {
     Output(Reading),
     /// What a caller sees of the sandboxes.
     Sandboxes { bell: Hearing, plane: Arc<Plane>, caller: Caller, heard: Option<(u64, u64)> },
-    /// Which resources a caller has.
-    List { sandboxes: Hearing, processes: Hearing },
+    /// Which processes a caller has.
+    List {
+        sandboxes: Hearing,
+        processes: Hearing,
+        plane: Arc<Plane>,
+        caller: Caller,
+        heard: Option<(u64, u64)>,
+    },
+    /// Nothing changes any more.
+    Over(u64),
 }
 
 /// The position of a process: where its output ends, and whether it has ended.
@@ -55,28 +63,45 @@ impl Source {
         match self {
             Self::Output(reading) => reading.read(waker, |process| position(process)),
             Self::Sandboxes { bell, plane, caller, heard } => {
-                let rung = bell.rung(waker);
-                // What changed may be nothing that this caller sees.
-                match heard {
-                    Some((at, seen)) if *at == rung => *seen,
-                    _ => heard.insert((rung, fingerprint(plane, caller))).1,
-                }
+                seen(heard, bell.rung(waker), || fingerprint_of_sandboxes(plane, caller))
             }
-            Self::List { sandboxes, processes } => sandboxes.rung(waker).wrapping_add(processes.rung(waker)),
+            Self::List { sandboxes, processes, plane, caller, heard } => {
+                let rung = sandboxes.rung(waker).wrapping_add(processes.rung(waker));
+                seen(heard, rung, || fingerprint_of_processes(plane, caller))
+            }
+            Self::Over(position) => *position,
         }
     }
 }
 
-fn fingerprint(plane: &Plane, caller: &Caller) -> u64 {
+/// What a caller sees: looked at again only after a bell rang, since that may have been for something that they do not see.
+fn seen(heard: &mut Option<(u64, u64)>, rung: u64, look: impl FnOnce() -> u64) -> u64 {
+    match heard {
+        Some((at, seen)) if *at == rung => *seen,
+        _ => heard.insert((rung, look())).1,
+    }
+}
+
+fn fingerprint_of_sandboxes(plane: &Plane, caller: &Caller) -> u64 {
     let mut hasher = DefaultHasher::new();
     json!(ListView::of(&plane.sandboxes().visible(caller))).to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn fingerprint_of_processes(plane: &Plane, caller: &Caller) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for entry in plane.sandboxes().visible(caller) {
+        for process in plane.list_processes(caller, entry.id()).unwrap_or_default() {
+            (entry.id(), process.id()).hash(&mut hasher);
+        }
+    }
     hasher.finish()
 }
 
 impl Watch {
     fn new(mut source: Source, since: Option<u64>, lease: Option<Leased>) -> Self {
         let told = since.unwrap_or_else(|| source.position(Waker::noop()));
-        Self { source, told, _lease: lease }
+        Self { source, told, lease }
     }
 
     /// Ready while it is at another position than was told.
@@ -87,6 +112,11 @@ impl Watch {
     /// All that there is counts as told.
     pub fn told(&mut self) {
         self.told = self.source.position(Waker::noop());
+        if matches!(&self.source, Source::Output(reading) if reading.handle().look(Process::is_over)) {
+            // What it printed is not kept for this, and its place is free.
+            self.source = Source::Over(self.told);
+            self.lease = None;
+        }
     }
 
     /// The position that was told: from there the next one goes on.
@@ -169,11 +199,11 @@ impl Plane {
         Ok(Watch::new(Source::Sandboxes { bell, plane, caller, heard: None }, since, Some(lease)))
     }
 
-    /// Which resources the caller has.
-    pub fn watch_list(&self, caller: &Caller) -> Watch {
-        let (sandboxes, processes) =
-            (self.sandboxes.bell().hear(), self.processes.bell(caller.token()).hear());
-        Watch::new(Source::List { sandboxes, processes }, None, None)
+    /// Which processes the caller has.
+    pub fn watch_list(self: &Arc<Self>, caller: &Caller, since: Option<u64>) -> Watch {
+        let (sandboxes, processes) = (self.sandboxes.bell().hear(), self.processes.hear(caller.token()));
+        let (plane, caller) = (Arc::clone(self), caller.clone());
+        Watch::new(Source::List { sandboxes, processes, plane, caller, heard: None }, since, None)
     }
 
     /// Opens a stream of notices.
@@ -191,13 +221,17 @@ impl Plane {
         let lease = alone.then(|| self.streams.lease(caller.token())).transpose()?;
         let kind = (purpose != Purpose::Carries).then_some(Kind::Listen);
         let id = self.new_id();
-        let span = tracing::info_span!(
-            "stream listen",
-            stream.id = id,
-            bytes = tracing::field::Empty,
-            messages = tracing::field::Empty,
-            reason = tracing::field::Empty,
-        );
+        let span = match purpose {
+            Purpose::Tells | Purpose::TellsAlone => tracing::info_span!(
+                "stream listen",
+                stream.id = id,
+                bytes = tracing::field::Empty,
+                messages = tracing::field::Empty,
+                reason = tracing::field::Empty,
+            ),
+            // The call has one.
+            Purpose::Carries => tracing::Span::none(),
+        };
         let (token, sandbox) = (caller.token().to_owned(), String::new());
         // The call waits for a client that reads slowly, and slows its command.
         let place = (purpose != Purpose::Carries).then_some(Place::Notices);
@@ -220,12 +254,11 @@ impl Plane {
 pub(super) struct Bells(Mutex<BTreeMap<String, Arc<Bell>>>);
 
 impl Bells {
-    /// That of a token.
-    pub(super) fn of(&self, token: &str) -> Arc<Bell> {
+    /// One more who hears that of a token.
+    pub(super) fn hear(&self, token: &str) -> Hearing {
         let mut bells = lock(&self.0);
-        // Those that nobody hears any more are in nobody's way for longer than this.
         bells.retain(|_, bell| !bell.is_unheard());
-        Arc::clone(bells.entry(token.to_owned()).or_default())
+        bells.entry(token.to_owned()).or_default().hear()
     }
 
     /// Something of a token's changed.

@@ -6,7 +6,7 @@
 use super::{
     Plane,
     background::{Background, Restarting, StartCall},
-    bell::Bell,
+    bell::Hearing,
     lock,
     notices::Bells,
     sandboxes,
@@ -82,9 +82,9 @@ impl Processes {
         Self { table: Mutex::new(Table::new(config)), bells: Bells::default() }
     }
 
-    /// What is rung where that token's list changes.
-    pub(super) fn bell(&self, token: &str) -> Arc<Bell> {
-        self.bells.of(token)
+    /// Hears that a token's list changes.
+    pub(super) fn hear(&self, token: &str) -> Hearing {
+        self.bells.hear(token)
     }
 
     /// Whether it is not listed any more.

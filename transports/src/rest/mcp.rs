@@ -15,7 +15,7 @@ use crate::{
         session::{
             Session,
             batch::BatchBody,
-            call::{self, Begun, CallBody},
+            call::{self, Begun, CallBody, Kind},
             stream::StreamBody,
             table::{Held, Sessions},
         },
@@ -75,7 +75,7 @@ impl Endpoint {
             Method::DELETE => self.delete(&call),
             _ => self.post(call).await,
         };
-        answered.unwrap_or_else(|error| refused(&error))
+        answered.unwrap_or_else(|error| refused(&error, None))
     }
 
     async fn post(&self, mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -92,16 +92,16 @@ impl Endpoint {
             // Whom it is about would be named by an id that any client may use: nothing is done for it.
             Verdict::Notification { .. } => Ok(taken()),
             Verdict::Refused(refusal) => Ok(said(&refusal)),
-            Verdict::Legacy(Legacy::Initialize(_)) if call.plane.is_shutting_down() => {
-                Err(ApiError::shutting_down())
+            Verdict::Legacy(Legacy::Initialize(initialize)) if call.plane.is_shutting_down() => {
+                Ok(refused(&ApiError::shutting_down(), Some(&initialize.id)))
             }
             Verdict::Legacy(Legacy::Initialize(initialize)) => {
                 self.initialize(context, initialize, &call).await
             }
-            Verdict::Legacy(Legacy::Message(message)) => {
-                let held = self.session(&call, &context)?;
-                Ok(one(held, context, message).await)
-            }
+            Verdict::Legacy(Legacy::Message(message)) => match self.session(&call, &context) {
+                Ok(held) => Ok(one(held, context, message).await),
+                Err(error) => Ok(refused(&error, message.id())),
+            },
             Verdict::Legacy(Legacy::Batch(messages)) => {
                 let held = self.session(&call, &context)?;
                 Ok(batch(held, context, messages, call.plane.runtime()).await)
@@ -142,9 +142,14 @@ impl Endpoint {
             Ok(begun) => begun,
             Err(error) => return Ok(failed(200, Some(&id), error)),
         };
-        let held = self.sessions.open(&token, session).map_err(|error| {
-            ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_sessions", error.to_string())
-        })?;
+        let held = match self.sessions.open(&token, session) {
+            Ok(held) => held,
+            Err(error) => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                let error = ApiError::new(status, "too_many_sessions", error.to_string());
+                return Ok(refused(&error, Some(&id)));
+            }
+        };
         let mut response = answered(StatusCode::OK, message::answer(Some(&id), &Ok(result)));
         if let Ok(id) = HeaderValue::from_str(held.id()) {
             response.headers_mut().insert(SESSION, id);
@@ -162,20 +167,17 @@ impl Endpoint {
     async fn get(&self, call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         let caller = call.caller(&SCOPES)?;
         check_old(call)?;
-        let mut accepted =
-            call.request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        if !accepted.any(|value| value.contains("text/event-stream") || value.contains("*/*")) {
+        if !head(call.request.headers()).accepts_events() {
             let message = "the answer is an event stream: `Accept: text/event-stream`";
             return Err(ApiError::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", message));
         }
         let context = RequestContext { caller, connection: Some(Arc::clone(&call.connection)) };
         let held = self.session(call, &context)?;
-        if let Some(last) = call.request.headers().get("last-event-id") {
-            let rest = CallBody::resume(held, &context, last.to_str().unwrap_or_default());
-            let rest = rest.ok_or_else(|| {
-                let message = "Last-Event-ID: what follows it is not kept any more";
-                ApiError::bad_field("Last-Event-ID", "bad_cursor", message)
-            })?;
+        let mut last = call.request.headers().get_all("last-event-id").iter();
+        if let Some(id) = last.next() {
+            // Of two nobody knows which is meant.
+            let id = id.to_str().ok().filter(|_| last.next().is_none()).unwrap_or_default();
+            let rest = CallBody::resume(held, &context, id)?;
             return Ok(events(Body::McpCall(Box::new(EventBody::new(rest)))));
         }
         let stream = held.session().open_stream(&context, Framing::Events).await?;
@@ -204,7 +206,7 @@ async fn one(held: Held, context: RequestContext, message: Incoming) -> Response
         }
     };
     let id = request.id.clone();
-    match call::begin(held, context, request).await {
+    match call::begin(held, context, request, Kind::Alone).await {
         // These clients take whatever is not 200 for a fault of the connection.
         Err(error) => failed(200, Some(&id), error),
         Ok(Begun::Now(outcome)) => answered(StatusCode::OK, message::answer(Some(&id), &outcome)),
@@ -228,7 +230,7 @@ async fn batch(
         match message {
             Ok(Incoming::Request(request)) => {
                 let id = request.id.clone();
-                match call::begin(held.clone(), context.clone(), request).await {
+                match call::begin(held.clone(), context.clone(), request, Kind::OfBatch).await {
                     Err(error) => answers.push(message::answer(Some(&id), &Err(error))),
                     Ok(Begun::Now(outcome)) => answers.push(message::answer(Some(&id), &outcome)),
                     Ok(Begun::Stream(call)) => calls.push(*call),
@@ -319,8 +321,9 @@ fn failed(status: u16, id: Option<&Id>, error: RpcError) -> Response<Body> {
     answered(status, message::answer(id, &Err(error)))
 }
 
-/// What is refused before there is a message, with the status and the headers that REST has for it.
-pub(super) fn refused(error: &ApiError) -> Response<Body> {
+/// What is refused before there is an answer, with the status and the headers that REST has for it; of the request with that
+/// id, where it was read.
+pub(super) fn refused(error: &ApiError, id: Option<&Id>) -> Response<Body> {
     let rpc = RpcError::new(code::INVALID_REQUEST, error.to_string()).with(json!({ "code": error.code() }));
-    error.response_saying(Bytes::from(message::answer(None, &Err(rpc))))
+    error.response_saying(Bytes::from(message::answer(id, &Err(rpc))))
 }

@@ -113,7 +113,8 @@ impl Service {
         connection: Arc<Connection>,
     ) -> Response<Body> {
         // A client of MCP looks for a JSON-RPC error, whatever the status.
-        let refused = if request.uri().path() == mcp::PATH { mcp::refused } else { ApiError::response };
+        let is_mcp = request.uri().path() == mcp::PATH;
+        let refused = |error: &ApiError| if is_mcp { mcp::refused(error, None) } else { error.response() };
         let origin = match self.guard.check(request) {
             Ok(origin) => origin,
             Err(error) => return refused(&error),

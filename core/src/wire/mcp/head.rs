@@ -29,7 +29,19 @@ pub struct Head<'a> {
 impl Head<'_> {
     /// Whether it says that the request is of the revision without sessions, or of a later one.
     pub fn is_without_sessions(&self) -> bool {
-        matches!(self.version, Header::Once(version) if version >= REVISION.as_bytes())
+        matches!(self.version, Header::Once(version) if is_date(version) && version >= REVISION.as_bytes())
+    }
+
+    /// Whether an event stream is an answer that is taken.
+    pub fn accepts_events(&self) -> bool {
+        self.accepts(&[b"text/event-stream", b"text/*"])
+    }
+
+    /// Whether one of these is an answer that is taken: any is where none is named.
+    pub(super) fn accepts(&self, names: &[&[u8]]) -> bool {
+        let mut accepted =
+            self.accept.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(essence);
+        self.accept.is_empty() || accepted.any(|one| one == b"*/*" || names.contains(&one.as_slice()))
     }
 
     /// Whether the revision that it names, if it does, is one that has sessions.
@@ -74,6 +86,21 @@ impl<'a> Header<'a> {
             (Some(_), Some(_)) => Self::Twice,
         }
     }
+}
+
+/// A media type or range without its parameters, in lower case.
+pub(super) fn essence(value: &[u8]) -> Vec<u8> {
+    let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
+    value[..end].trim_ascii().to_ascii_lowercase()
+}
+
+/// Whether it has the shape of a revision: a date.
+fn is_date(version: &[u8]) -> bool {
+    version.len() == REVISION.len()
+        && version.iter().zip(REVISION.as_bytes()).all(|(byte, of)| match of {
+            b'-' => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
 }
 
 /// Whether a header says what the body says.

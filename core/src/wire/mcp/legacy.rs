@@ -16,7 +16,7 @@ use super::{
     revision::Revision,
 };
 use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 /// Messages that one body may have.
 pub const MAX_BATCH: usize = 64;
@@ -62,6 +62,16 @@ pub enum Incoming {
         /// The answer.
         outcome: Result<Value, RpcError>,
     },
+}
+
+impl Incoming {
+    /// The id that an answer to it has to name.
+    pub const fn id(&self) -> Option<&Id> {
+        match self {
+            Self::Request(request) => Some(&request.id),
+            Self::Notification { .. } | Self::Response { .. } => None,
+        }
+    }
 }
 
 /// Something that a client of a session asks for.
@@ -204,7 +214,9 @@ pub fn initialized(revision: Revision, mut discovered: Map<String, Value>) -> Ma
         "capabilities".to_owned(),
         discovered.remove("capabilities").unwrap_or_else(|| Map::new().into()),
     );
-    result.insert("serverInfo".to_owned(), server.unwrap_or_default());
+    // It has to be there.
+    let nobody = || json!({ "name": "unknown", "version": "0" });
+    result.insert("serverInfo".to_owned(), server.unwrap_or_else(nobody));
     result.extend(discovered.remove("instructions").map(|text| ("instructions".to_owned(), text)));
     result
 }

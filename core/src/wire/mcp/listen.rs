@@ -46,6 +46,15 @@ impl List {
         }
     }
 
+    /// The capability that says whether it changes.
+    pub const fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+        }
+    }
+
     /// Its member of a filter.
     const fn wish(self) -> &'static str {
         match self {

@@ -66,12 +66,15 @@ pub struct RpcError {
     /// What a program needs beside the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+    /// The status of an HTTP response that has nothing in it but this, where the code does not say it.
+    #[serde(skip)]
+    pub http_status: Option<u16>,
 }
 
 impl RpcError {
     /// An error without data.
     pub fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: message.into(), data: None, http_status: None }
     }
 
     /// The parameters are not what the method takes.
@@ -88,6 +91,9 @@ impl RpcError {
 
     /// The status of an HTTP response that has nothing in it but this error.
     pub const fn status(&self) -> u16 {
+        if let Some(status) = self.http_status {
+            return status;
+        }
         match self.code {
             code::METHOD_NOT_FOUND => 404,
             code::INTERNAL => 500,

@@ -17,7 +17,7 @@
 
 use super::{
     REVISION,
-    head::{Head, Header, decoded, encoded, mismatch, same},
+    head::{Head, Header, decoded, encoded, essence, mismatch, same},
     legacy::{self, Incoming, Legacy},
     message::{Id, Malformed, Message, RpcError, code, no_method, text, without_place},
     meta::{self, KnownMeta, Meta},
@@ -116,19 +116,10 @@ pub fn check_types(head: &Head<'_>) -> Result<(), Box<Refusal>> {
         let error = RpcError::new(code::INVALID_REQUEST, message);
         Box::new(Refusal { status, id: None, error, answerable: true })
     };
-    let essence = |value: &[u8]| {
-        let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
-        value[..end].trim_ascii().to_ascii_lowercase()
-    };
     if head.content_type.map(essence).as_deref() != Some(b"application/json") {
         return Err(refused(415, "the body must be JSON, sent with `Content-Type: application/json`"));
     }
-    let accepted: Vec<Vec<u8>> =
-        head.accept.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(essence).collect();
-    let takes = |names: [&[u8]; 2]| {
-        accepted.is_empty() || accepted.iter().any(|one| one == b"*/*" || names.contains(&one.as_slice()))
-    };
-    if takes([b"application/json", b"application/*"]) && takes([b"text/event-stream", b"text/*"]) {
+    if head.accepts(&[b"application/json", b"application/*"]) && head.accepts_events() {
         return Ok(());
     }
     Err(refused(406, "the answer is JSON or an event stream: `Accept: application/json, text/event-stream`"))

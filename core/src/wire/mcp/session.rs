@@ -5,9 +5,14 @@
 //! the client opened last: without one nothing is told, and the next one begins with whatever changed meanwhile. What was told
 //! may have been lost with its stream: it is told again on the next one, unless the client has read it since.
 
-use super::{message::Id, meta::LogLevel, revision::Revision};
+use super::{
+    listen::{List, Topic},
+    message::Id,
+    meta::LogLevel,
+    revision::Revision,
+};
 use serde_json::{Map, Value};
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// Calls of one session that are answered at once.
 pub const MAX_CALLS: usize = 64;
@@ -28,10 +33,10 @@ pub enum NotBegun {
 
 /// As much is followed as may be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0} resources are followed, as many as one session may follow")]
+#[error("{0} resources and lists are followed, as many as one session may follow")]
 pub struct TooMany(pub usize);
 
-/// What a client knows of a resource that it follows.
+/// What a client knows of something that it follows.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     /// That is sure.
@@ -50,8 +55,8 @@ pub struct Session {
     calls: Vec<(Id, u64)>,
     /// What a call asked the client, by the id of that.
     asked: BTreeMap<u64, u64>,
-    resources: BTreeMap<Arc<str>, Known>,
-    max_resources: usize,
+    topics: BTreeMap<Topic, Known>,
+    max_topics: usize,
     stream: Option<u64>,
     /// The number of the next call, question or stream.
     next: u64,
@@ -59,15 +64,15 @@ pub struct Session {
 
 impl Session {
     /// One that has just begun, of a client that can do that.
-    pub fn new(revision: Revision, capabilities: Map<String, Value>, max_resources: usize) -> Self {
+    pub fn new(revision: Revision, capabilities: Map<String, Value>, max_topics: usize) -> Self {
         Self {
             revision,
             capabilities,
             log_level: None,
             calls: Vec::new(),
             asked: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            max_resources,
+            topics: BTreeMap::new(),
+            max_topics,
             stream: None,
             next: 1,
         }
@@ -148,52 +153,58 @@ impl Session {
         self.asked.remove(&question).map(|call| (call, question))
     }
 
-    /// Follows a resource, of which the client knows as much as there is at that position.
-    pub fn subscribe(&mut self, uri: Arc<str>, position: Position) -> Result<(), TooMany> {
-        if !self.resources.contains_key(&uri) {
-            self.may_subscribe()?;
+    /// Follows something, of which the client knows as much as there is at that position.
+    pub fn follow(&mut self, topic: Topic, position: Position) -> Result<(), TooMany> {
+        if !self.topics.contains_key(&topic) {
+            self.may_follow()?;
         }
-        self.resources.entry(uri).or_insert(Known { sure: position, told: position });
+        self.topics.entry(topic).or_insert(Known { sure: position, told: position });
         Ok(())
     }
 
     /// Whether one more may be followed.
-    pub fn may_subscribe(&self) -> Result<(), TooMany> {
-        let full = self.resources.len() >= self.max_resources;
-        if full { Err(TooMany(self.max_resources)) } else { Ok(()) }
+    pub fn may_follow(&self) -> Result<(), TooMany> {
+        let full = self.topics.len() >= self.max_topics;
+        if full { Err(TooMany(self.max_topics)) } else { Ok(()) }
     }
 
     /// Follows it no longer. Whether it was followed.
-    pub fn unsubscribe(&mut self, uri: &str) -> bool {
-        self.resources.remove(uri).is_some()
+    pub fn unfollow(&mut self, topic: &Topic) -> bool {
+        self.topics.remove(topic).is_some()
     }
 
     /// The client is told as much of it as there is at that position.
-    pub fn told(&mut self, uri: &str, position: Position) {
-        if let Some(known) = self.resources.get_mut(uri) {
+    pub fn told(&mut self, topic: &Topic, position: Position) {
+        if let Some(known) = self.topics.get_mut(topic) {
             known.told = position;
         }
     }
 
-    /// The client reads a resource: it was told of that, or of some of it by another URI, and has heard it.
+    /// The client reads a resource: what it was told of that, or of some of it by another URI, it has heard.
     pub fn handle_read(&mut self, uri: &str) {
-        let name = |uri: &str| uri.split_once('?').map_or(uri.len(), |(name, _)| name.len());
-        let read = &uri[..name(uri)];
-        for (followed, known) in &mut self.resources {
-            if followed[..name(followed)] == *read {
+        let read = name(uri);
+        for (topic, known) in &mut self.topics {
+            if matches!(topic, Topic::Resource(followed) if name(followed) == read) {
                 known.sure = known.told;
             }
         }
     }
 
+    /// The client asks for a list: what it was told of that, it has heard.
+    pub fn handle_listed(&mut self, list: List) {
+        if let Some(known) = self.topics.get_mut(&Topic::List(list)) {
+            known.sure = known.told;
+        }
+    }
+
     /// What is followed, and how much of each the client knows for sure.
-    pub fn resources(&self) -> impl Iterator<Item = (&Arc<str>, Position)> {
-        self.resources.iter().map(|(uri, known)| (uri, known.sure))
+    pub fn topics(&self) -> impl Iterator<Item = (&Topic, Position)> {
+        self.topics.iter().map(|(topic, known)| (topic, known.sure))
     }
 
     /// Whether this is followed.
-    pub fn follows(&self, uri: &str) -> bool {
-        self.resources.contains_key(uri)
+    pub fn follows(&self, topic: &Topic) -> bool {
+        self.topics.contains_key(topic)
     }
 
     /// The client opens a stream, which replaces the one before; its number.
@@ -216,6 +227,11 @@ impl Session {
         }
         was
     }
+}
+
+/// A URI without its parameters.
+fn name(uri: &str) -> &str {
+    uri.split_once('?').map_or(uri, |(name, _)| name)
 }
 
 #[cfg(test)]
@@ -271,26 +287,34 @@ mod tests {
     #[test]
     fn what_is_followed_is_bounded_and_remembers_what_was_told() {
         let mut session = session();
-        session.subscribe("a".into(), 1).unwrap();
-        session.subscribe("b".into(), 2).unwrap();
-        assert_eq!(session.subscribe("c".into(), 3), Err(TooMany(2)));
+        let of = |uri: &str| Topic::Resource(uri.into());
+        session.follow(of("a"), 1).unwrap();
+        session.follow(of("b"), 2).unwrap();
+        assert_eq!(session.follow(of("c"), 3), Err(TooMany(2)));
         // Once more changes nothing: what was not told is told still.
-        session.subscribe("a".into(), 9).unwrap();
-        session.told("b", 7);
-        session.told("c", 7);
-        let known = |session: &Session| -> Vec<(String, u64)> {
-            session.resources().map(|(uri, at)| (uri.to_string(), at)).collect()
+        session.follow(of("a"), 9).unwrap();
+        session.told(&of("b"), 7);
+        session.told(&of("c"), 7);
+        let known = |session: &Session| -> Vec<(Topic, u64)> {
+            session.topics().map(|(topic, at)| (topic.clone(), at)).collect()
         };
-        let all = |a, b| [("a".to_owned(), a), ("b".to_owned(), b)];
+        let all = |a, b| [(of("a"), a), (of("b"), b)];
         // That it was heard is known once it was read.
         assert_eq!(known(&session), all(1, 2));
         session.handle_read("c");
         session.handle_read("b/x");
+        session.handle_listed(List::Resources);
         assert_eq!(known(&session), all(1, 2));
         session.handle_read("b?since=3");
         assert_eq!(known(&session), all(1, 7));
-        assert!(session.unsubscribe("a") && !session.unsubscribe("a") && !session.follows("a"));
-        session.subscribe("c".into(), 3).unwrap();
+        assert!(session.unfollow(&of("a")) && !session.unfollow(&of("a")) && !session.follows(&of("a")));
+        let list = Topic::List(List::Resources);
+        session.follow(list.clone(), 3).unwrap();
+        session.told(&list, 4);
+        session.handle_listed(List::Tools);
+        assert_eq!(known(&session)[0], (list.clone(), 3));
+        session.handle_listed(List::Resources);
+        assert_eq!(known(&session)[0], (list, 4));
     }
 
     #[test]

@@ -32,6 +32,13 @@ struct Entry<T> {
     idle_since: Time,
 }
 
+impl<T> Entry<T> {
+    /// Whether nobody has used it for too long.
+    fn is_over(&self, idle: Duration, now: Time) -> bool {
+        self.users == 0 && now >= self.idle_since + idle
+    }
+}
+
 /// A table of sessions; `T` is what the shell knows of each.
 #[derive(Debug)]
 pub struct Sessions<T> {
@@ -67,8 +74,10 @@ impl<T: Clone> Sessions<T> {
     }
 
     /// The owner's session of this id, which is used from now on, until it is [released](Self::release).
-    pub fn hold(&mut self, owner: &str, id: &str) -> Option<T> {
-        let entry = self.by_id.get_mut(id).filter(|entry| entry.owner == owner)?;
+    pub fn hold(&mut self, owner: &str, id: &str, now: Time) -> Option<T> {
+        let idle = self.config.idle;
+        let entry =
+            self.by_id.get_mut(id).filter(|entry| entry.owner == owner && !entry.is_over(idle, now))?;
         entry.users += 1;
         Some(entry.value.clone())
     }
@@ -95,7 +104,7 @@ impl<T: Clone> Sessions<T> {
     /// Ends those that nobody has used for too long.
     pub fn expire(&mut self, now: Time) -> Vec<T> {
         let idle = self.config.idle;
-        self.extract(|entry| entry.users == 0 && now >= entry.idle_since + idle)
+        self.extract(|entry| entry.is_over(idle, now))
     }
 
     fn extract(&mut self, which: impl Fn(&Entry<T>) -> bool) -> Vec<T> {
@@ -142,9 +151,9 @@ mod tests {
     #[test]
     fn nobody_else_has_it() {
         let mut table = idle(&[("a", "one", 0)]);
-        assert_eq!((table.hold("two", "a"), table.hold("one", "b")), (None, None));
+        assert_eq!((table.hold("two", "a", at(1)), table.hold("one", "b", at(1))), (None, None));
         assert_eq!(table.close("two", "a"), None);
-        assert_eq!(table.hold("one", "a"), Some("a"));
+        assert_eq!(table.hold("one", "a", at(1)), Some("a"));
         assert_eq!((table.close("one", "a"), table.close("one", "a")), (Some("a"), None));
         // Who used it may still say so.
         table.release("a", at(1));
@@ -155,14 +164,16 @@ mod tests {
     fn it_ends_once_nobody_has_used_it_for_a_while() {
         let mut table = idle(&[("a", "one", 0), ("b", "one", 5)]);
         assert!(table.expire(at(59)).is_empty());
+        // By the clock, whether or not it was looked for.
+        assert_eq!((table.hold("one", "a", at(60)), table.len()), (None, 2));
         assert_eq!(table.expire(at(60)), ["a"]);
-        table.hold("one", "b");
-        table.hold("one", "b");
+        table.hold("one", "b", at(60));
+        table.hold("one", "b", at(60));
         table.release("b", at(100));
         assert!(table.expire(at(1000)).is_empty());
         table.release("b", at(1000));
         // A clock that goes back does not make it older.
-        table.hold("one", "b");
+        table.hold("one", "b", at(1000));
         table.release("b", at(7));
         assert!(table.expire(at(1059)).is_empty());
         assert_eq!(table.expire(at(1060)), ["b"]);

@@ -54,13 +54,14 @@ const BACK_OFF: Duration = Duration::from_millis(250);
 const MAX_BACK_OFF: Duration = Duration::from_secs(30);
 
 impl RemoteFollowed {
-    pub(super) async fn new(handler: RemoteHandler, topic: Topic) -> Result<Self, RpcError> {
+    /// Follows a topic. `changed`: it may have changed since its client was told.
+    pub(super) async fn new(handler: RemoteHandler, topic: Topic, changed: bool) -> Result<Self, RpcError> {
         let link = match listen(handler.clone(), topic.clone()).await {
             Ok(work) => Link::Open(work),
             Err(Refused::Failed(error)) => return Err(error),
             Err(Refused::NotGranted) => return Err(not_granted(&topic)),
         };
-        Ok(Self { handler, topic, link, changed: false, tries: 0 })
+        Ok(Self { handler, topic, link, changed, tries: 0 })
     }
 
     /// Whether the server told anything.

@@ -142,10 +142,10 @@ impl Handler for RemoteHandler {
         &'a self,
         _context: &'a RequestContext,
         topic: &'a Topic,
-        _since: Option<Position>,
+        since: Option<Position>,
     ) -> BoxFuture<'a, Result<Box<dyn Followed>, RpcError>> {
         Box::pin(async move {
-            let followed = RemoteFollowed::new(self.clone(), topic.clone()).await?;
+            let followed = RemoteFollowed::new(self.clone(), topic.clone(), since.is_some()).await?;
             Ok(Box::new(followed) as Box<dyn Followed>)
         })
     }

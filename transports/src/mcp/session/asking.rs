@@ -5,18 +5,25 @@ use super::{
     super::{Handler, Outcome, Reply, RequestContext, Step, Work},
     Session,
 };
-use hangar_backends::runtime::BoxFuture;
-use hangar_core::wire::mcp::{
-    legacy,
-    message::{RpcError, code},
-    request::Call,
+use hangar_backends::runtime::{BoxFuture, Deadline};
+use hangar_core::{
+    Time,
+    wire::mcp::{
+        legacy,
+        message::{RpcError, code},
+        request::Call,
+    },
 };
 use serde_json::{Map, Value, value::RawValue};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
+
+/// A client that answers by a person is waited for this long.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Rounds of questions of one call.
 const MAX_ROUNDS: usize = 16;
@@ -69,6 +76,9 @@ enum Stage {
 
 /// What the client is asked, and what it answered.
 struct Questions {
+    /// When they are given up.
+    until: Time,
+    deadline: Deadline,
     unsaid: VecDeque<(u64, Value)>,
     /// What each answer is called.
     keys: BTreeMap<u64, String>,
@@ -103,6 +113,8 @@ impl Asking {
             Some(_) | None => Map::new(),
         };
         let mut questions = Questions {
+            until: self.session.runtime.now() + PATIENCE,
+            deadline: Deadline::default(),
             unsaid: VecDeque::new(),
             keys: BTreeMap::new(),
             answers: Map::new(),
@@ -142,7 +154,7 @@ impl Asking {
     }
 
     /// Takes the answers that there are. Ready once there is one to each question.
-    fn poll_answers(&mut self, cx: &Context<'_>) -> Poll<Result<(), RpcError>> {
+    fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RpcError>> {
         let Stage::Questions(questions) = &mut self.stage else { return Poll::Ready(Ok(())) };
         let mut state = self.session.lock();
         let mut refused = None;
@@ -164,7 +176,12 @@ impl Asking {
             return Poll::Ready(Ok(()));
         }
         state.askers.insert(self.number, cx.waker().clone());
-        Poll::Pending
+        drop(state);
+        ready!(questions.deadline.poll(&*self.session.runtime, Some(questions.until), cx));
+        Poll::Ready(Err(RpcError::new(
+            code::INVALID_REQUEST,
+            "the client did not answer what the call asked",
+        )))
     }
 }
 
@@ -187,7 +204,10 @@ impl Work for Asking {
                 Stage::Questions(questions) => {
                     if let Some((id, mut request)) = questions.unsaid.pop_front() {
                         let method = request["method"].as_str().unwrap_or_default().to_owned();
-                        return Poll::Ready(Step::Question { id, method, params: request["params"].take() });
+                        let params = request["params"].take();
+                        // It has to be an object where it is there.
+                        let params = if params.is_null() { Map::new().into() } else { params };
+                        return Poll::Ready(Step::Question { id, method, params });
                     }
                     let answered = ready!(self.poll_answers(cx));
                     let Stage::Questions(questions) = std::mem::replace(&mut self.stage, Stage::Over) else {

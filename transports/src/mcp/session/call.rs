@@ -10,12 +10,13 @@
 //! the session's last.
 
 use super::{
-    super::{Outcome, RequestContext, refused},
+    super::{Outcome, RequestContext},
     Session, Started,
     kept::{Events, KEEP, event_id},
     table::Held,
 };
 use crate::{
+    ApiError,
     plane::notices::{Notices, Purpose},
     sse::{Flow, Source},
 };
@@ -74,10 +75,15 @@ impl Cell {
 
     fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
         let mut inner = self.lock();
-        inner.waker = Some(cx.waker().clone());
+        // Whoever comes back to it before has it.
+        let is_first = inner.reader == 0;
         match &mut inner.call {
-            Some(call) => call.running().poll_reply(cx),
-            None => Poll::Ready(None),
+            Some(call) if is_first => {
+                let outcome = call.running().poll_reply(cx);
+                inner.waker = Some(cx.waker().clone());
+                outcome
+            }
+            Some(_) | None => Poll::Ready(None),
         }
     }
 
@@ -121,16 +127,30 @@ pub(crate) enum Begun {
     Stream(Box<CallBody>),
 }
 
+/// Whether a body has one message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// It does, and the call has a stream of its own, which can be come back to.
+    Alone,
+    /// It has several, whose answers share a stream: an id would be that of one of them.
+    OfBatch,
+}
+
 /// Begins a call, and waits until it is known how it is answered. Dropped before, it goes on.
 pub(crate) async fn begin(
     session: Held,
     context: RequestContext,
     request: Request,
+    kind: Kind,
 ) -> Result<Begun, RpcError> {
-    let answer = CallBody::begin(session, context, request)?;
+    let mut answer = CallBody::begin(session, context.clone(), request, kind)?;
     let outcome = std::future::poll_fn(|cx| answer.cell.poll_outcome(cx)).await;
     Ok(match outcome {
-        None => Begun::Stream(Box::new(answer)),
+        None => {
+            // Where that is refused, the server ends: the call says so.
+            answer.notices = answer.session.session().handler.open(&context, Purpose::Carries).ok().flatten();
+            Begun::Stream(Box::new(answer))
+        }
         Some(outcome) => {
             answer.discard();
             Begun::Now(outcome)
@@ -160,14 +180,13 @@ impl std::fmt::Debug for CallBody {
 }
 
 impl CallBody {
-    pub(crate) fn begin(held: Held, context: RequestContext, request: Request) -> Result<Self, RpcError> {
+    fn begin(held: Held, context: RequestContext, request: Request, kind: Kind) -> Result<Self, RpcError> {
         let session = held.session();
-        let notices = session.handler.open(&context, Purpose::Carries).map_err(|error| refused(&error))?;
         // The call does not end with its connection.
         let context = RequestContext { connection: None, ..context };
         let call = session.start(context, request, Framing::Events)?;
         let number = call.number;
-        let mut events = Events::default();
+        let mut events = Events::new(kind == Kind::Alone);
         if session.revision() >= Revision::V2025_11_25 {
             // So that its client can come back before anything was said. Those of before trip over an event without data.
             events.push(number, b"data: \n\n", Flow::More);
@@ -183,20 +202,27 @@ impl CallBody {
             cell.cancel();
         }
         let runtime = Arc::clone(&session.runtime);
-        Ok(Self { cell, session: held, reader: 0, next: 0, notices, runtime })
+        Ok(Self { cell, session: held, reader: 0, next: 0, notices: None, runtime })
     }
 
-    /// The rest of a call, behind the event of that id; None where it is not kept any more.
-    pub(crate) fn resume(held: Held, context: &RequestContext, last_event: &str) -> Option<Self> {
-        let (number, event) = event_id(last_event)?;
+    /// The rest of a call, behind the event of that id.
+    pub(crate) fn resume(held: Held, context: &RequestContext, last_event: &str) -> Result<Self, ApiError> {
+        let bad = |code, message: &str| {
+            ApiError::bad_field("Last-Event-ID", code, format!("Last-Event-ID: {message}"))
+        };
+        let (number, event) =
+            event_id(last_event).ok_or_else(|| bad("bad_cursor", "it was not given out here"))?;
         let session = held.session();
-        let notices = session.handler.open(context, Purpose::Carries).ok()?;
-        let cell = session.lock().calls.get(&number).cloned()?;
+        session.purge();
+        let cell = session.lock().calls.get(&number).cloned();
+        let gone = || bad("gone", "its call was answered too long ago, cancelled, or is another session's");
+        let cell = cell.ok_or_else(gone)?;
         if event >= cell.lock().events.end() {
-            return None;
+            return Err(bad("cursor_ahead", "its call has not said that yet"));
         }
+        let notices = session.handler.open(context, Purpose::Carries)?;
         let (reader, runtime) = (cell.read_on(), Arc::clone(&session.runtime));
-        Some(Self { cell, session: held, reader, next: event.saturating_add(1), notices, runtime })
+        Ok(Self { cell, session: held, reader, next: event.saturating_add(1), notices, runtime })
     }
 
     /// It was answered otherwise: nobody comes back to it.

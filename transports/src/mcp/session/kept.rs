@@ -53,13 +53,20 @@ pub(super) struct Events {
     bytes: usize,
     /// The number of the first one that is kept.
     first: u64,
+    /// Whether each has an id.
+    numbered: bool,
 }
 
 impl Events {
+    /// None yet. Each has an id where they are `numbered`.
+    pub(super) fn new(numbered: bool) -> Self {
+        Self { numbered, ..Self::default() }
+    }
+
     /// One more, behind its id. The last one, which is the answer, takes the place of none.
     pub(super) fn push(&mut self, call: u64, event: &[u8], flow: Flow) {
         let number = self.end();
-        let id = format!("id: {call}:{number}\n");
+        let id = if self.numbered { format!("id: {call}:{number}\n") } else { String::new() };
         let event: Bytes = [id.as_bytes(), event].concat().into();
         self.bytes += event.len();
         self.kept.push_back(event);
@@ -101,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_last_events_are_kept_and_the_very_last_whatever_its_length() {
-        let mut events = Events::default();
+        let mut events = Events::new(true);
         for event in 0..100 {
             events.push(7, format!("data: {event}{}\n\n", "x".repeat(1000)).as_bytes(), Flow::More);
         }

@@ -24,7 +24,7 @@ use super::{Handler, Outcome, Reply, RequestContext, not_found, running::Running
 use hangar_backends::{Runtime, runtime::BoxFuture};
 use hangar_core::wire::mcp::{
     legacy::{self, Incoming, Initialize, Request},
-    listen::Topic,
+    listen::{List, Topic},
     message::{Id, RpcError, code},
     meta::{LogLevel, Meta},
     request::Call,
@@ -101,7 +101,7 @@ impl Session {
         let meta = Meta { capabilities: capabilities.clone(), ..Meta::default() };
         let params = RawValue::from_string("{}".to_owned()).unwrap_or_default();
         let discover = Call { id, method: "server/discover".to_owned(), params, revision, meta };
-        let discovered = match handler.call(context, &discover).await {
+        let discovered = match handler.call(context.clone(), &discover).await {
             Reply::Now(outcome) => outcome?,
             Reply::Later(_) => {
                 return Err(RpcError::new(code::INTERNAL, "the server does not say what it can do"));
@@ -109,7 +109,7 @@ impl Session {
         };
         let result = legacy::initialized(revision, discovered);
         let state = State {
-            machine: Machine::new(revision, capabilities, MAX_RESOURCES),
+            machine: Machine::new(revision, capabilities, MAX_RESOURCES + List::ALL.len()),
             telling: None,
             stream: None,
             answers: BTreeMap::new(),
@@ -118,8 +118,20 @@ impl Session {
             answered: kept::Answered::default(),
             closed: false,
         };
-        let logs = result["capabilities"].get("logging").is_some();
-        Ok((Arc::new(Self { handler, runtime, logs, state: Mutex::new(state) }), result))
+        let capabilities = &result["capabilities"];
+        let logs = capabilities.get("logging").is_some();
+        let session = Arc::new(Self { handler, runtime, logs, state: Mutex::new(state) });
+        // From now on its client is told what changes, on whichever stream it opens first.
+        for list in
+            List::ALL.into_iter().filter(|list| capabilities[list.capability()]["listChanged"] == true)
+        {
+            let topic = Topic::List(list);
+            if let Ok(followed) = session.handler.follow(&context, &topic, None).await {
+                // There is a place for each list.
+                session.lock().machine.follow(topic, followed.position()).ok();
+            }
+        }
+        Ok((session, result))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -147,10 +159,16 @@ impl Session {
         let call = request.call(machine.revision(), machine.capabilities(), machine.log_level())?;
         let begun = machine.begin(&call.id);
         let number = begun.map_err(|error| RpcError::new(code::INVALID_REQUEST, error.to_string()))?;
-        if call.method == "resources/read"
-            && let Ok(ReadResource { uri }) = call.params()
-        {
-            machine.handle_read(&uri);
+        match call.method.as_str() {
+            "resources/read" => {
+                if let Ok(ReadResource { uri }) = call.params() {
+                    machine.handle_read(&uri);
+                }
+            }
+            "resources/list" => machine.handle_listed(List::Resources),
+            "tools/list" => machine.handle_listed(List::Tools),
+            "prompts/list" => machine.handle_listed(List::Prompts),
+            _ => {}
         }
         drop(state);
         let (id, token) = (call.id.clone(), call.meta.progress_token.clone());
@@ -177,15 +195,19 @@ impl Session {
     }
 
     async fn subscribe(&self, context: &RequestContext, call: &Call) -> Outcome {
-        let uri: Arc<str> = uri(call)?.into();
-        if self.lock().machine.follows(&uri) {
+        let topic = Topic::Resource(uri(call)?.into());
+        if self.lock().machine.follows(&topic) {
             return Ok(Map::new());
         }
-        self.lock().machine.may_subscribe().map_err(too_many)?;
-        let topic = Topic::Resource(Arc::clone(&uri));
+        self.lock().machine.may_follow().map_err(too_many)?;
         let followed = self.handler.follow(context, &topic, None).await?;
+        self.check_places(context).await?;
         let mut state = self.lock();
-        state.machine.subscribe(uri, followed.position()).map_err(too_many)?;
+        if state.machine.follows(&topic) {
+            // Somebody was quicker: what they follow may have changed meanwhile.
+            return Ok(Map::new());
+        }
+        state.machine.follow(topic.clone(), followed.position()).map_err(too_many)?;
         if let Some(telling) = &mut state.telling {
             telling.follow(topic, followed);
         }
@@ -193,12 +215,34 @@ impl Session {
         Ok(Map::new())
     }
 
+    /// Whether a stream would have a place for each of what is followed, beside what the caller holds. One that is open
+    /// has them.
+    async fn check_places(&self, context: &RequestContext) -> Result<(), RpcError> {
+        let mut held = Vec::new();
+        for (topic, at) in self.without_a_place() {
+            match self.handler.follow(context, &topic, Some(at)).await {
+                Ok(followed) => held.push(followed),
+                // What is not there any more needs none.
+                Err(error) if error.code == code::INVALID_PARAMS => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is followed, where no stream is open that follows it.
+    fn without_a_place(&self) -> Vec<(Topic, u64)> {
+        let state = self.lock();
+        let topics = state.machine.topics().filter(|_| state.telling.is_none());
+        topics.map(|(topic, at)| (topic.clone(), at)).collect()
+    }
+
     fn unsubscribe(&self, call: &Call) -> Outcome {
-        let uri: Arc<str> = uri(call)?.into();
+        let topic = Topic::Resource(uri(call)?.into());
         let mut state = self.lock();
-        state.machine.unsubscribe(&uri);
+        state.machine.unfollow(&topic);
         if let Some(telling) = &mut state.telling {
-            telling.unfollow(&Topic::Resource(uri));
+            telling.unfollow(&topic);
         }
         Ok(Map::new())
     }
@@ -309,5 +353,5 @@ fn uri(call: &Call) -> Result<String, RpcError> {
 }
 
 fn too_many(error: session::TooMany) -> RpcError {
-    RpcError::new(code::INTERNAL, error.to_string())
+    RpcError::new(code::INVALID_REQUEST, error.to_string())
 }

@@ -45,6 +45,13 @@ impl Telling {
         self.following.insert(topic, followed);
     }
 
+    /// Follows only those of what it does.
+    fn keep(&mut self, which: impl Fn(&Topic) -> bool) {
+        for topic in self.following.remove_unless(which) {
+            self.changes.unfollow(&topic);
+        }
+    }
+
     pub(super) fn unfollow(&mut self, topic: &Topic) {
         self.changes.unfollow(topic);
         self.following.remove(topic);
@@ -72,20 +79,13 @@ impl Session {
         let (session, deadline) = (Arc::clone(self), Deadline::default());
         let stream = Stream { session, number, framing, deadline };
         let mut telling = Telling::new(notices, self.runtime.now());
-        for list in List::ALL.map(Topic::List) {
-            // Those that never change are not followed.
-            if let Ok(followed) = self.handler.follow(context, &list, None).await {
-                telling.follow(list, followed);
-            }
-        }
         // What is subscribed to meanwhile is followed before it begins.
-        while let Some((uri, position)) = self.enter_unless_missing(number, &mut telling) {
-            let topic = Topic::Resource(Arc::clone(&uri));
+        while let Some((topic, position)) = self.enter_unless_missing(number, &mut telling) {
             match self.handler.follow(context, &topic, Some(position)).await {
                 Ok(followed) => telling.follow(topic, followed),
                 Err(error) if error.code == code::INVALID_PARAMS => {
                     // It is not there any more, which the client learns when it reads it.
-                    self.lock().machine.unsubscribe(&uri);
+                    self.lock().machine.unfollow(&topic);
                     telling.changes.follow(topic.clone());
                     telling.changes.handle_change(&topic);
                 }
@@ -107,17 +107,16 @@ impl Session {
         number
     }
 
-    /// A resource that is not followed yet; where there is none, the stream begins.
-    fn enter_unless_missing(&self, number: u64, telling: &mut Telling) -> Option<(Arc<str>, u64)> {
+    /// Something that is not followed yet; where there is nothing, the stream begins.
+    fn enter_unless_missing(&self, number: u64, telling: &mut Telling) -> Option<(Topic, u64)> {
         let mut state = self.lock();
-        let missing = state
-            .machine
-            .resources()
-            .find(|(uri, _)| !telling.following.contains(&Topic::Resource(Arc::clone(uri))));
-        if let Some((uri, position)) = missing {
-            return Some((Arc::clone(uri), position));
+        let missing = state.machine.topics().find(|(topic, _)| !telling.following.contains(topic));
+        if let Some((topic, position)) = missing {
+            return Some((topic.clone(), position));
         }
         if state.machine.is_open(number) && !state.closed {
+            // What was unsubscribed from meanwhile is not told.
+            telling.keep(|topic| state.machine.follows(topic));
             let empty = Telling::new(None, self.runtime.now());
             state.telling = Some(std::mem::replace(telling, empty));
         }
@@ -125,7 +124,7 @@ impl Session {
     }
 }
 
-/// A resource cannot be followed now.
+/// Something cannot be followed now.
 fn no_place(error: RpcError) -> ApiError {
     ApiError::new(hyper::StatusCode::TOO_MANY_REQUESTS, "too_many_streams", error.message)
 }
@@ -155,8 +154,8 @@ impl Stream {
             match changes.poll_output(now) {
                 Output::Changed(topic) => {
                     let position = following.told(&topic);
-                    if let (Topic::Resource(uri), Some(position)) = (&topic, position) {
-                        machine.told(uri, position);
+                    if let Some(position) = position {
+                        machine.told(&topic, position);
                     }
                     notices.iter_mut().for_each(Notices::told);
                     drop(state);

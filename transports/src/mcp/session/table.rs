@@ -70,7 +70,7 @@ impl Sessions {
 
     /// The token's session of this id.
     pub fn hold(self: &Arc<Self>, token: &str, id: &str) -> Option<Held> {
-        let session = self.lock().hold(token, id)?;
+        let session = self.lock().hold(token, id, self.runtime.now())?;
         Some(Held { sessions: Arc::clone(self), id: id.into(), owner: token.into(), session })
     }
 
@@ -121,7 +121,8 @@ impl Held {
 
 impl Clone for Held {
     fn clone(&self) -> Self {
-        self.sessions.lock().hold(&self.owner, &self.id);
+        // It is in use: its time is not over.
+        self.sessions.lock().hold(&self.owner, &self.id, self.sessions.runtime.now());
         Self {
             sessions: Arc::clone(&self.sessions),
             id: Arc::clone(&self.id),
