@@ -14,11 +14,6 @@ use std::time::Duration;
 
 const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// Commands that run.
-fn running(world: &World) -> usize {
-    world.sandbox.records().iter().filter(|record| record.released_at.is_none()).count()
-}
-
 #[test]
 fn a_call_goes_on_without_its_connection_and_ends_when_it_is_cancelled() {
     run(Setup::default(), async |world: &World| {
@@ -37,7 +32,7 @@ fn a_call_goes_on_without_its_connection_and_ends_when_it_is_cancelled() {
             call.cutter().cut();
             drop(call);
             world.sleep_ms(6_000).await;
-            assert_eq!(running(world), 1, "it goes on");
+            assert_eq!(world.running(), 1, "it goes on");
             // Who comes back hears what was said meanwhile, the rest, and nothing twice.
             let mut rest = session.stream(world.client(), Some(&last)).await.unwrap().unwrap();
             let mut output = String::new();
@@ -67,7 +62,7 @@ fn a_call_goes_on_without_its_connection_and_ends_when_it_is_cancelled() {
             hanging.next().await.unwrap();
             session.tell(world, "notifications/cancelled", &json!({ "requestId": theirs })).await;
             world.sleep_ms(4_000).await;
-            assert_eq!(running(world), 1, "ids are a session's own");
+            assert_eq!(world.running(), 1, "ids are a session's own");
             let elsewhere =
                 session.stream(world.client(), Some(hanging.last_id())).await.unwrap().unwrap_err();
             assert_eq!(elsewhere.status, 400);
@@ -76,14 +71,14 @@ fn a_call_goes_on_without_its_connection_and_ends_when_it_is_cancelled() {
                 .await;
             assert!(hanging.next().await.unwrap().is_none(), "it is not answered");
             world.sleep_ms(4_000).await;
-            assert_eq!(running(world), 0);
+            assert_eq!(world.running(), 0);
             // Its id is free.
             other.tell(world, "notifications/cancelled", &json!({ "requestId": theirs })).await;
             let (_, mut hanging) = other.tool(world.client(), "exec", &hang, None).await.unwrap();
             assert_eq!(other.end(world).await.status, 204);
             assert!(hanging.next().await.unwrap().is_none(), "a session's end is that of its calls");
             world.sleep_ms(4_000).await;
-            assert_eq!(running(world), 0);
+            assert_eq!(world.running(), 0);
             session.end(world).await;
         }
     });

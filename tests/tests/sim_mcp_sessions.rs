@@ -20,12 +20,9 @@ use std::time::Duration;
 const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
 fn sessions(world: &World) -> usize {
+    let counted = world.metric("hangar_mcp_sessions");
+    assert_eq!(counted as usize, world.server.service().mcp_sessions().len());
     world.server.service().mcp_sessions().len()
-}
-
-/// Commands that run.
-fn running(world: &World) -> usize {
-    world.sandbox.records().iter().filter(|record| record.released_at.is_none()).count()
 }
 
 #[test]
@@ -195,7 +192,7 @@ fn a_token_that_is_revoked_has_no_sessions() {
         assert!(open.next().await.is_none());
         while call.next().await.unwrap().is_some() {}
         world.sleep_ms(6_000).await;
-        assert_eq!((sessions(world), running(world)), (0, 0));
+        assert_eq!((sessions(world), world.running()), (0, 0));
         assert_eq!(world.plane.streams().leased(), 0);
         // At the end of the server both streams end.
         let session = Session::begin(world, ADMIN, "2025-11-25").await;

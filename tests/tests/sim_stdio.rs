@@ -11,11 +11,6 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// Commands that run.
-fn running(world: &World) -> usize {
-    world.sandbox.records().iter().filter(|record| record.released_at.is_none()).count()
-}
-
 #[test]
 fn as_many_calls_are_answered_as_may_and_the_next_is_told_so() {
     run(Setup::default(), async |world: &World| {
@@ -27,7 +22,7 @@ fn as_many_calls_are_answered_as_may_and_the_next_is_told_so() {
         let refused = session.hear().await.unwrap();
         assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1_000), &json!(-32603)));
         world.sleep_ms(100).await;
-        assert_eq!(running(world), MAX_CALLS);
+        assert_eq!(world.running(), MAX_CALLS);
         // What cancels one is heard all the same, and makes room for another.
         session.cancel(7).await;
         session.exec(1_001, "out x", None).await;
@@ -38,7 +33,7 @@ fn as_many_calls_are_answered_as_may_and_the_next_is_told_so() {
         assert_eq!(session.hear().await, None);
         assert!(session.has_ended());
         world.sleep_ms(100).await;
-        assert_eq!(running(world), 0);
+        assert_eq!(world.running(), 0);
     });
 }
 
@@ -56,7 +51,7 @@ fn who_does_not_read_holds_up_neither_a_cancel_nor_the_end() {
         assert!(printed < 1_000_000, "{printed}");
         session.cancel(2).await;
         world.sleep_ms(100).await;
-        assert_eq!(running(world), 1);
+        assert_eq!(world.running(), 1);
         // Something that would have to be answered waits, and what is behind it too.
         session.say("nonsense").await;
         let begun = world.now();
@@ -66,7 +61,7 @@ fn who_does_not_read_holds_up_neither_a_cancel_nor_the_end() {
             assert!(world.now().since(begun) < Duration::from_secs(60), "it goes on");
         }
         world.sleep_ms(100).await;
-        assert_eq!(running(world), 0);
+        assert_eq!(world.running(), 0);
     });
 }
 
@@ -86,7 +81,7 @@ fn what_is_nearly_done_at_the_end_is_answered_and_the_rest_is_not_waited_for() {
         assert_eq!(session.hear().await, None);
         assert_eq!(world.now().since(begun), LAST_ANSWERS);
         world.sleep_ms(100).await;
-        assert_eq!(running(world), 0);
+        assert_eq!(world.running(), 0);
     });
 }
 

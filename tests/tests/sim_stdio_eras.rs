@@ -9,11 +9,6 @@ use hangar_tests::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Commands that run.
-fn running(world: &World) -> usize {
-    world.sandbox.records().iter().filter(|record| record.released_at.is_none()).count()
-}
-
 fn asks(id: u64, method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
 }
@@ -86,13 +81,13 @@ fn a_session_begins_with_its_first_line_and_ends_with_the_last() {
                 let call = asks(7, "tools/call", &params);
                 session.say(&call).await;
                 world.sleep_ms(10).await;
-                assert_eq!(running(world), 1);
+                assert_eq!(world.running(), 1);
                 let cancelled = json!([{
                     "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 },
                 }]);
                 session.say(&cancelled.to_string()).await;
                 world.sleep_ms(100).await;
-                assert_eq!(running(world), 0);
+                assert_eq!(world.running(), 0);
                 let ids = [
                     session.hear().await.unwrap()["id"].clone(),
                     session.hear().await.unwrap()["id"].clone(),
@@ -132,7 +127,7 @@ fn a_call_of_a_session_has_its_progress_and_ends_when_it_is_cancelled() {
         assert_eq!(session.hear().await.unwrap()["error"]["code"], -32600, "its id is in use");
         session.cancel(2).await;
         world.sleep_ms(100).await;
-        assert_eq!(running(world), 0);
+        assert_eq!(world.running(), 0);
         session.say(&asks(2, "ping", &json!({}))).await;
         assert_eq!(session.hear().await.unwrap()["result"], json!({}));
         session.input = None;

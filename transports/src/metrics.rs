@@ -58,6 +58,7 @@ pub struct Metrics {
     ended: Family<Ended, Counter>,
     bytes: Family<OfKind, Counter>,
     first_output: Family<OfKind, Histogram, fn() -> Histogram>,
+    mcp_sessions: Gauge,
 }
 
 /// 1 ms to 60 s.
@@ -80,7 +81,9 @@ impl Default for Metrics {
             "From a stream's start to its first output",
             first_output.clone(),
         );
-        Self { registry, open, ended, bytes, first_output }
+        let mcp_sessions = Gauge::default();
+        registry.register("hangar_mcp_sessions", "Sessions of MCP clients", mcp_sessions.clone());
+        Self { registry, open, ended, bytes, first_output, mcp_sessions }
     }
 }
 
@@ -100,6 +103,11 @@ impl Metrics {
         self.open.get_or_create(&OfKind { kind }).dec();
         self.ended.get_or_create(&Ended { kind, reason: reason.row().label }).inc();
         self.bytes.get_or_create(&OfKind { kind }).inc_by(bytes);
+    }
+
+    /// So many sessions of MCP clients there are.
+    pub fn mcp_sessions(&self, count: usize) {
+        self.mcp_sessions.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// All of it in the Prometheus text format.

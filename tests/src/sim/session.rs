@@ -33,8 +33,19 @@ pub fn post(token: &str, message: &Value) -> Request {
 impl Session {
     /// Begins one, and says so.
     pub async fn begin(world: &World, token: &str, revision: &'static str) -> Self {
+        Self::begin_able(world, token, revision, &json!({})).await
+    }
+
+    /// The same of a client that can do something.
+    pub async fn begin_able(
+        world: &World,
+        token: &str,
+        revision: &'static str,
+        capabilities: &Value,
+    ) -> Self {
         let params = json!({
-            "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "tests", "version": "0" },
+            "protocolVersion": revision, "capabilities": capabilities,
+            "clientInfo": { "name": "tests", "version": "0" },
         });
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let response = world.client().call(&post(token, &message)).await.unwrap();
@@ -79,6 +90,14 @@ impl Session {
         let answer = response.json();
         assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &message["id"]));
         answer
+    }
+
+    /// Answers what the server asked, with a result or an error.
+    pub async fn answer(&self, world: &World, question: &Value, outcome: &Value) {
+        let mut message = json!({ "jsonrpc": "2.0", "id": question });
+        message.as_object_mut().unwrap().extend(outcome.as_object().unwrap().clone());
+        let response = world.client().call(&self.request(&message)).await.unwrap();
+        assert_eq!((response.status, response.body.len()), (202, 0));
     }
 
     /// Tells something.

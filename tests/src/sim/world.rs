@@ -15,6 +15,7 @@ use hangar_backends::{
 use hangar_core::Time;
 use hangar_transports::{
     ApiError, Plane, Settings,
+    mcp::Handler,
     plane::{
         sandboxes::{Factory, Made},
         tokens::Tokens,
@@ -45,6 +46,8 @@ pub struct Setup {
     pub guard: Guard,
     /// Where clients of MCP get tokens of others.
     pub oauth: Option<ProtectedResource>,
+    /// What answers calls over MCP; the plane's own tools without it.
+    pub mcp: Option<fn() -> Arc<dyn Handler>>,
     /// Whether the sandbox ends with the server, as those on this machine do.
     pub ends_with_server: bool,
 }
@@ -57,6 +60,7 @@ impl Default for Setup {
             settings: Settings::default(),
             guard: Guard::default(),
             oauth: None,
+            mcp: None,
             ends_with_server: true,
         }
     }
@@ -122,7 +126,10 @@ impl World {
         let made = Arc::default();
         let factory = SimFactory { runtime: Arc::clone(&runtime), made: Arc::clone(&made) };
         plane.sandboxes().set_factory(Arc::new(factory));
-        let service = Service::new(Arc::clone(&plane), setup.guard);
+        let service = match setup.mcp {
+            None => Service::new(Arc::clone(&plane), setup.guard),
+            Some(handler) => Service::with_mcp(Arc::clone(&plane), setup.guard, handler()),
+        };
         let service = match setup.oauth {
             None => service,
             Some(resource) => service.with_oauth(resource),
@@ -259,6 +266,11 @@ impl World {
     /// Streams that ended for a reason.
     pub fn ended(&self, reason: &str) -> f64 {
         self.metric(&format!("hangar_streams_total{{kind=\"exec\",reason=\"{reason}\"}}"))
+    }
+
+    /// Commands that run in `box`.
+    pub fn running(&self) -> usize {
+        self.sandbox.records().iter().filter(|record| record.released_at.is_none()).count()
     }
 
     /// The clients have left: no stream is open, no lease is held.

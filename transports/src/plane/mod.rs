@@ -107,7 +107,7 @@ impl Plane {
     }
 
     /// What is counted.
-    pub fn metrics(&self) -> &Metrics {
+    pub const fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 

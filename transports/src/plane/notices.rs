@@ -139,7 +139,8 @@ pub enum Purpose {
 /// A stream on which a client is told what changes.
 pub struct Notices {
     open: Open,
-    until: Time,
+    /// None for who carries a call, which ends by itself.
+    until: Option<Time>,
     deadline: Deadline,
     opened: Time,
     runtime: Arc<dyn Runtime>,
@@ -157,7 +158,7 @@ impl Notices {
         if let Some(reason) = self.open.asked_to_close(cx.waker()) {
             return Poll::Ready(reason);
         }
-        self.deadline.poll(&*self.runtime, Some(self.until), cx).map(|()| Close::Lifetime)
+        self.deadline.poll(&*self.runtime, self.until, cx).map(|()| Close::Lifetime)
     }
 
     /// It told something.
@@ -241,7 +242,7 @@ impl Plane {
         let opened = self.runtime.now();
         Ok(Notices {
             open,
-            until: opened + self.settings.stream_max,
+            until: (purpose != Purpose::Carries).then(|| opened + self.settings.stream_max),
             deadline: Deadline::default(),
             opened,
             runtime: Arc::clone(&self.runtime),

@@ -59,7 +59,8 @@ impl Endpoint {
             let plane = Arc::downgrade(plane);
             move |token: &str| plane.upgrade().is_some_and(|plane| plane.is_valid(token))
         };
-        let sessions = Sessions::new(Arc::clone(plane.runtime()), plane.settings().mcp_session, valid);
+        let (runtime, metrics) = (Arc::clone(plane.runtime()), Arc::clone(plane.metrics()));
+        let sessions = Sessions::new(runtime, metrics, plane.settings().mcp_session, valid);
         Self { handler, sessions }
     }
 

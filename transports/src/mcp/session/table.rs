@@ -1,6 +1,7 @@
 //! The sessions of a server by their ids, each the token's that began it.
 
 use super::Session;
+use crate::metrics::Metrics;
 use hangar_backends::{Runtime, runtime::sleep_until};
 use hangar_core::wire::mcp::sessions::{Config, InUse, Sessions as Table};
 use std::{
@@ -21,6 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub struct Sessions {
     table: Mutex<Table<Arc<Session>>>,
     runtime: Arc<dyn Runtime>,
+    metrics: Arc<Metrics>,
 }
 
 impl std::fmt::Debug for Sessions {
@@ -41,12 +43,13 @@ impl Sessions {
     /// None yet. One that nobody uses is ended after `idle`, and one whose token is no longer `valid` at once.
     pub fn new(
         runtime: Arc<dyn Runtime>,
+        metrics: Arc<Metrics>,
         idle: Duration,
         valid: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Arc<Self> {
         let config = Config { max_per_owner: MAX_PER_TOKEN, max_total: MAX_TOTAL, idle };
-        let sessions =
-            Arc::new(Self { table: Mutex::new(Table::new(config)), runtime: Arc::clone(&runtime) });
+        let table = Mutex::new(Table::new(config));
+        let sessions = Arc::new(Self { table, runtime: Arc::clone(&runtime), metrics });
         let weak = Arc::downgrade(&sessions);
         runtime.spawn(Box::pin(tend(weak, Arc::clone(&runtime), valid)));
         sessions
@@ -61,7 +64,10 @@ impl Sessions {
         let mut random = [0; 16];
         self.runtime.random(&mut random);
         let id = format!("{:032x}", u128::from_le_bytes(random));
-        let evicted = self.lock().open(id.clone(), token, Arc::clone(&session), self.runtime.now())?;
+        let mut table = self.lock();
+        let evicted = table.open(id.clone(), token, Arc::clone(&session), self.runtime.now())?;
+        self.metrics.mcp_sessions(table.len());
+        drop(table);
         if let Some(evicted) = evicted {
             evicted.close();
         }
@@ -76,13 +82,17 @@ impl Sessions {
 
     /// Ends the token's session of this id. Whether there was one.
     pub fn close(&self, token: &str, id: &str) -> bool {
-        let closed = self.lock().close(token, id);
+        let mut table = self.lock();
+        let closed = table.close(token, id);
+        self.metrics.mcp_sessions(table.len());
+        drop(table);
         closed.as_deref().map(Session::close).is_some()
     }
 
     /// Ends all of them.
     pub fn close_all(&self) {
         let all = self.lock().close_of(|_| true);
+        self.metrics.mcp_sessions(0);
         all.into_iter().for_each(|session| session.close());
     }
 
@@ -90,6 +100,7 @@ impl Sessions {
         let mut table = self.lock();
         let mut over = table.expire(self.runtime.now());
         over.extend(table.close_of(|token| !valid(token)));
+        self.metrics.mcp_sessions(table.len());
         let all: Vec<Arc<Session>> = table.all().cloned().collect();
         drop(table);
         over.into_iter().for_each(|session| session.close());
