@@ -38,6 +38,9 @@ const SCHEME: &str = "hangar://";
 /// The sandboxes.
 const SANDBOXES: &str = "hangar://sandboxes";
 
+/// The longest URI, which is kept as it was written while it is followed.
+const MAX_URI: usize = 1024;
+
 /// Bytes of output in one answer. As JSON in JSON they are seven times as long at the most, which clients take.
 const OUTPUT: usize = 64 * 1024;
 
@@ -54,6 +57,9 @@ enum Resource<'a> {
 impl<'a> Resource<'a> {
     /// Names and ids have nothing in them that would have to be decoded.
     fn named(uri: &'a str) -> Result<Self, RpcError> {
+        if uri.len() > MAX_URI {
+            return Err(RpcError::invalid_params(format!("params.uri: it is longer than {MAX_URI} bytes")));
+        }
         let path = uri.strip_prefix(SCHEME).ok_or_else(|| not_found(uri))?;
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let parts: Vec<&str> = path.split('/').collect();

@@ -18,6 +18,9 @@ use super::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
+/// Bytes of a client's capabilities, which its session keeps, and which are far longer in memory than as text.
+pub const MAX_CAPABILITIES: usize = 8 * 1024;
+
 /// Messages that one body may have.
 pub const MAX_BATCH: usize = 64;
 
@@ -135,11 +138,12 @@ pub(super) fn batch(body: &[u8]) -> Result<Legacy, RpcError> {
 pub(super) fn initialize(id: Id, params: Option<&RawValue>) -> Result<Legacy, RpcError> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params {
+    struct Params<'a> {
         protocol_version: Option<Value>,
-        capabilities: Option<Value>,
+        #[serde(borrow)]
+        capabilities: Option<&'a RawValue>,
     }
-    let params: Params = match params {
+    let params: Params<'_> = match params {
         None => Params::default(),
         Some(params) => serde_json::from_str(params.get())
             .map_err(|error| RpcError::invalid_params(format!("params: {}", without_place(&error))))?,
@@ -150,9 +154,13 @@ pub(super) fn initialize(id: Id, params: Option<&RawValue>) -> Result<Legacy, Rp
         None => return Err(RpcError::invalid_params("params.protocolVersion: it is missing")),
     };
     let capabilities = match params.capabilities {
-        Some(Value::Object(capabilities)) => capabilities,
+        Some(raw) if raw.get().len() > MAX_CAPABILITIES => {
+            let message = format!("params.capabilities: they are longer than {MAX_CAPABILITIES} bytes");
+            return Err(RpcError::invalid_params(message));
+        }
+        Some(raw) => serde_json::from_str(raw.get())
+            .map_err(|_| RpcError::invalid_params("params.capabilities: they must be an object"))?,
         None => Map::new(),
-        Some(_) => return Err(RpcError::invalid_params("params.capabilities: they must be an object")),
     };
     let revision = Revision::named(&asked).filter(|revision| revision.has_sessions());
     let revision = revision.unwrap_or(Revision::LATEST_WITH_SESSIONS);
