@@ -96,14 +96,15 @@ impl RemoteHandler {
             request = request.header("mcp-name", name);
         }
         let runtime = Arc::clone(&self.client.runtime);
-        let answered =
-            until(&*runtime, runtime.now() + PATIENCE, self.client.send(request, Some(body))).await;
+        let patience = runtime.now() + PATIENCE;
+        let answered = until(&*runtime, patience, self.client.send(request, Some(body))).await;
         let response = answered.unwrap_or_else(|| Err(silent()))?;
         if is_events(&response) {
             return Ok(Reply::Later(Box::new(RemoteAnswer::new(&self.client, response.into_body()))));
         }
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_EVENT).collect().await;
+        let body = Limited::new(response.into_body(), MAX_EVENT).collect();
+        let body = until(&*runtime, patience, body).await.ok_or_else(silent)?;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let not_hangar =
             || ClientError::Unexpected(format!("{status} without a message; is it a hangar server?"));
