@@ -41,6 +41,9 @@ use std::sync::Arc;
 /// Where it is.
 pub(super) const PATH: &str = "/mcp";
 
+/// Bytes of the answers to several messages, which wait for their client together: past it no more is begun.
+const MAX_ANSWERS: usize = 2 * 1024 * 1024;
+
 /// The header that names a session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -226,9 +229,17 @@ async fn batch(
         let message = "a body has one message, which is an object: there are no batches";
         return failed(400, None, RpcError::new(code::INVALID_REQUEST, message));
     }
-    let (mut calls, mut answers) = (Vec::new(), Vec::new());
+    let (mut calls, mut answers) = (Vec::new(), Vec::<String>::new());
     for message in messages {
         match message {
+            Ok(Incoming::Request(request))
+                if answers.iter().map(String::len).sum::<usize>() > MAX_ANSWERS =>
+            {
+                let message =
+                    "the answers before this one are as long as those of one batch may be: ask again";
+                let error = RpcError::new(code::INTERNAL, message);
+                answers.push(message::answer(Some(&request.id), &Err(error)));
+            }
             Ok(Incoming::Request(request)) => {
                 let id = request.id.clone();
                 match call::begin(held.clone(), context.clone(), request, Kind::OfBatch).await {
