@@ -5,6 +5,7 @@
 
 use super::{
     Plane,
+    background::Background,
     bell::{Bell, Hearing},
     lock,
     streams::{EntryParts, Leased, Open, Place},
@@ -33,7 +34,7 @@ pub struct Watch {
 #[derive(Debug)]
 enum Source {
     /// What a process prints, and its end.
-    Output(Reading),
+    Output { reading: Reading, named: Option<Named> },
     /// What a caller sees of the sandboxes.
     Sandboxes { bell: Hearing, plane: Arc<Plane>, caller: Caller, heard: Option<(u64, u64)> },
     /// Which processes a caller has.
@@ -46,6 +47,43 @@ enum Source {
     },
     /// Nothing changes any more.
     Over(u64),
+}
+
+/// A process that is followed by its name: the newest that has it.
+#[derive(Debug)]
+struct Named {
+    /// Rung where a process is started.
+    list: Hearing,
+    heard: u64,
+    plane: Arc<Plane>,
+    caller: Caller,
+    sandbox: String,
+    process: String,
+    /// Which it is.
+    id: String,
+}
+
+impl Named {
+    /// The newest one, where it is another than before.
+    fn newest(&mut self, waker: &Waker) -> Option<Arc<Background>> {
+        let rung = self.list.rung(waker);
+        if std::mem::replace(&mut self.heard, rung) == rung {
+            return None;
+        }
+        let found = self.plane.find_process(&self.caller, &self.sandbox, &self.process).ok()?;
+        if found.id() == self.id {
+            return None;
+        }
+        found.id().clone_into(&mut self.id);
+        Some(found)
+    }
+
+    /// What tells its positions from those of others that had the name.
+    fn salt(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.id.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// The position of a process: where its output ends, and whether it has ended.
@@ -61,7 +99,13 @@ impl Source {
     /// Where it is now. `waker` is woken when that changes.
     fn position(&mut self, waker: &Waker) -> u64 {
         match self {
-            Self::Output(reading) => reading.read(waker, |process| position(process)),
+            Self::Output { reading, named } => {
+                if let Some(newest) = named.as_mut().and_then(|named| named.newest(waker)) {
+                    *reading = newest.handle().reader();
+                }
+                let salt = named.as_ref().map_or(0, Named::salt);
+                reading.read(waker, |process| position(process)) ^ salt
+            }
             Self::Sandboxes { bell, plane, caller, heard } => {
                 seen(heard, bell.rung(waker), || fingerprint_of_sandboxes(plane, caller))
             }
@@ -112,8 +156,10 @@ impl Watch {
     /// All that there is counts as told.
     pub fn told(&mut self) {
         self.told = self.source.position(Waker::noop());
-        if matches!(&self.source, Source::Output(reading) if reading.handle().look(Process::is_over)) {
-            // What it printed is not kept for this, and its place is free.
+        if let Source::Output { reading, named: None } = &self.source
+            && reading.handle().look(Process::is_over)
+        {
+            // What it printed is not kept for this, and its place is free. Its name may be another's one day.
             self.source = Source::Over(self.told);
             self.lease = None;
         }
@@ -176,19 +222,34 @@ impl Plane {
     /// What a process of the caller's prints, and its end: from a position on, or where there is none from an offset of its
     /// output, or else from now. It is named by its id, or by its name.
     pub fn watch_output(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         sandbox: &str,
         process: &str,
         since: Option<u64>,
         offset: Option<u64>,
     ) -> Result<Watch, ApiError> {
+        // Heard before it is found: who has the name is looked for again if that changes.
+        let list = self.processes.hear(caller.token());
+        let heard = list.rung(Waker::noop());
         let background = self.find_process(caller, sandbox, process)?;
         let lease = self.streams.lease(caller.token())?;
-        let mut watch = Watch::new(Source::Output(background.handle().reader()), since, Some(lease));
+        let id = background.id().to_owned();
+        let named = (id != process).then(|| Named {
+            list,
+            heard,
+            plane: Arc::clone(self),
+            caller: caller.clone(),
+            sandbox: sandbox.to_owned(),
+            process: process.to_owned(),
+            id,
+        });
+        let salt = named.as_ref().map_or(0, Named::salt);
+        let source = Source::Output { reading: background.handle().reader(), named };
+        let mut watch = Watch::new(source, since, Some(lease));
         if let (None, Some(offset)) = (since, offset) {
             // Whoever read so far of a process that has ended read of its end, too.
-            watch.told = watch.told.min(at(offset, true));
+            watch.told = (watch.told ^ salt).min(at(offset, true)) ^ salt;
         }
         Ok(watch)
     }
