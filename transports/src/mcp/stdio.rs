@@ -30,6 +30,7 @@ use hangar_core::{
 };
 use serde_json::value::RawValue;
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::Arc,
@@ -69,7 +70,7 @@ pub async fn serve(
         context: RequestContext { caller, connection: None },
         runtime,
         lines: Lines::new(MAX_LINE),
-        held: None,
+        held: VecDeque::new(),
         calls: Vec::new(),
         session: Of::None,
         out: BytesMut::new(),
@@ -84,8 +85,8 @@ struct Serving {
     context: RequestContext,
     runtime: Arc<dyn Runtime>,
     lines: Lines,
-    /// What is to be refused once that can be written: nothing is read meanwhile.
-    held: Option<(Option<Id>, RpcError)>,
+    /// What is to be refused once that can be written, of one line: nothing is read meanwhile.
+    held: VecDeque<(Option<Id>, RpcError)>,
     calls: Vec<One>,
     session: Of,
     /// What waits to be written.
@@ -163,7 +164,7 @@ impl Serving {
                 continue;
             }
             let is_idle = self.calls.is_empty() && !matches!(self.session, Of::Beginning(..));
-            if self.over.is_some() && is_idle && self.out.is_empty() && self.held.is_none() {
+            if self.over.is_some() && is_idle && self.out.is_empty() && self.held.is_empty() {
                 return output.poll_flush(cx);
             }
             match self.last.poll(&*self.runtime, self.over, cx) {
@@ -198,9 +199,11 @@ impl Serving {
     /// Reads a piece, and begins what is asked for. Whether anything came.
     fn read(&mut self, cx: &mut Context<'_>, input: Pin<&mut impl AsyncRead>) -> io::Result<bool> {
         let mut moved = false;
-        if let Some((id, error)) = self.held.take() {
-            self.refuse(id, error);
-            moved = self.held.is_none();
+        while self.has_room()
+            && let Some((id, error)) = self.held.pop_front()
+        {
+            self.say_no(id.as_ref(), error);
+            moved = true;
         }
         while self.is_ready()
             && let Some(line) = self.lines.next_line()
@@ -209,7 +212,7 @@ impl Serving {
             self.take(line);
         }
         // Of what cannot be taken yet some is read all the same, so that the end is heard.
-        if self.held.is_some() || self.over.is_some() || !self.is_ready() && self.lines.held() >= WAITING {
+        if !self.held.is_empty() || self.over.is_some() || !self.is_ready() && self.lines.held() >= WAITING {
             return Ok(moved);
         }
         let mut piece = [0; 8192];
@@ -227,8 +230,8 @@ impl Serving {
     }
 
     /// Whether the next line can be taken.
-    const fn is_ready(&self) -> bool {
-        self.held.is_none() && !matches!(self.session, Of::Beginning(..))
+    fn is_ready(&self) -> bool {
+        self.held.is_empty() && !matches!(self.session, Of::Beginning(..))
     }
 
     fn take(&mut self, line: Line) {
@@ -340,12 +343,19 @@ impl Serving {
 
     /// Says no, at once or when there is room for it.
     fn refuse(&mut self, id: Option<Id>, error: RpcError) {
-        if self.out.len() >= WAITING + REFUSALS {
-            self.held = Some((id, error));
-            return;
+        if self.has_room() && self.held.is_empty() {
+            self.say_no(id.as_ref(), error);
+        } else {
+            self.held.push_back((id, error));
         }
-        self.out.extend_from_slice(message::answer(id.as_ref(), &Err(error)).as_bytes());
-        self.out.extend_from_slice(b"\n");
+    }
+
+    fn has_room(&self) -> bool {
+        self.out.len() < WAITING + REFUSALS
+    }
+
+    fn say_no(&mut self, id: Option<&Id>, error: RpcError) {
+        Framing::Lines.write(&message::answer(id, &Err(error)), &mut self.out);
     }
 
     /// Carries the session and the calls on, each in turn. Whether any of them moved.

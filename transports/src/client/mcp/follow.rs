@@ -70,7 +70,11 @@ impl RemoteFollowed {
         loop {
             match &mut self.link {
                 Link::Open(work) => match ready!(work.poll(cx)) {
-                    Step::Notification { .. } => return Poll::Ready(()),
+                    Step::Notification { .. } => {
+                        // It is one that tells.
+                        self.tries = 0;
+                        return Poll::Ready(());
+                    }
                     Step::Done(_) => {
                         let wait = BACK_OFF.saturating_mul(1 << self.tries.min(10)).min(MAX_BACK_OFF);
                         self.tries += 1;
@@ -84,7 +88,7 @@ impl RemoteFollowed {
                 }
                 Link::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
                     Ok(work) => {
-                        (self.link, self.tries) = (Link::Open(work), 0);
+                        self.link = Link::Open(work);
                         // It may have changed meanwhile.
                         return Poll::Ready(());
                     }

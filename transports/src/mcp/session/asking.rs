@@ -204,7 +204,7 @@ impl Work for Asking {
                 Stage::Questions(questions) => {
                     if let Some((id, mut request)) = questions.unsaid.pop_front() {
                         let method = request["method"].as_str().unwrap_or_default().to_owned();
-                        let params = request["params"].take();
+                        let params = request.get_mut("params").map(Value::take).unwrap_or_default();
                         // It has to be an object where it is there.
                         let params = if params.is_null() { Map::new().into() } else { params };
                         return Poll::Ready(Step::Question { id, method, params });

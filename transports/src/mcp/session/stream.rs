@@ -153,9 +153,10 @@ impl Stream {
             following.poll_changed(cx, |topic| changes.handle_change(topic));
             match changes.poll_output(now) {
                 Output::Changed(topic) => {
-                    let position = following.told(&topic);
-                    if let Some(position) = position {
-                        machine.told(&topic, position);
+                    match following.told(&topic) {
+                        Some(position) => machine.told(&topic, position),
+                        // It is not there any more, and takes no place of another.
+                        None => _ = changes.unfollow(&topic),
                     }
                     notices.iter_mut().for_each(Notices::told);
                     drop(state);
