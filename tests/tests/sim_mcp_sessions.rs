@@ -9,15 +9,13 @@ use hangar_tests::{
         mcp::{PATH, http},
         messages::Messages,
         run,
-        session::{Session, post},
+        session::{REVISIONS, Session, post},
         world::ADMIN,
     },
 };
 use hangar_transports::mcp::session::table::MAX_PER_TOKEN;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
 fn sessions(world: &World) -> usize {
     let counted = world.metric("hangar_mcp_sessions");

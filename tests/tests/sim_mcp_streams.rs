@@ -5,13 +5,17 @@
 
 use hangar_backends::runtime::until;
 use hangar_tests::sim::{
-    Link, Setup, World, messages::changed, random::Random, run, script::printed, seeds, session::Session,
+    Link, Setup, World,
+    messages::changed,
+    random::Random,
+    run,
+    script::printed,
+    seeds,
+    session::{REVISIONS, Session},
     world::ADMIN,
 };
 use serde_json::json;
 use std::time::Duration;
-
-const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
 
 #[test]
 fn what_is_subscribed_to_is_told_on_the_stream_that_was_opened_last() {

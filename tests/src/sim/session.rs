@@ -10,6 +10,9 @@ use crate::mcp::result;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
+/// The revisions that have sessions.
+pub const REVISIONS: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
+
 /// A session.
 #[derive(Debug)]
 pub struct Session {

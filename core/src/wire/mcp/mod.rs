@@ -14,7 +14,8 @@
 //! * [`head`], [`meta`]: what a request says beside what it asks for.
 //! * [`revision`]: the revisions that are spoken.
 //! * [`request`]: the ladder from a request to a call.
-//! * [`legacy`], [`session`], [`sessions`]: the revisions of 2025: their messages, one client's session, and all of them.
+//! * [`legacy`], [`session`], [`sessions`]: the revisions of 2025: their messages, one client's session, and all of them;
+//!   [`replay`]: what is kept of a call for a client that comes back.
 //! * [`response`]: progress and the one answer.
 //! * [`listen`]: what changes, for a client that asks to be told.
 //! * [`types`]: what the methods take and give.
@@ -25,6 +26,7 @@ pub mod lines;
 pub mod listen;
 pub mod message;
 pub mod meta;
+pub mod replay;
 pub mod request;
 pub mod response;
 pub mod revision;

@@ -91,8 +91,9 @@ impl<T: Clone> Sessions<T> {
     }
 
     /// Ends the owner's session of this id.
-    pub fn close(&mut self, owner: &str, id: &str) -> Option<T> {
-        self.by_id.get(id).filter(|entry| entry.owner == owner)?;
+    pub fn close(&mut self, owner: &str, id: &str, now: Time) -> Option<T> {
+        let idle = self.config.idle;
+        self.by_id.get(id).filter(|entry| entry.owner == owner && !entry.is_over(idle, now))?;
         self.by_id.remove(id).map(|entry| entry.value)
     }
 
@@ -152,9 +153,9 @@ mod tests {
     fn nobody_else_has_it() {
         let mut table = idle(&[("a", "one", 0)]);
         assert_eq!((table.hold("two", "a", at(1)), table.hold("one", "b", at(1))), (None, None));
-        assert_eq!(table.close("two", "a"), None);
+        assert_eq!(table.close("two", "a", at(1)), None);
         assert_eq!(table.hold("one", "a", at(1)), Some("a"));
-        assert_eq!((table.close("one", "a"), table.close("one", "a")), (Some("a"), None));
+        assert_eq!((table.close("one", "a", at(1)), table.close("one", "a", at(1))), (Some("a"), None));
         // Who used it may still say so.
         table.release("a", at(1));
         assert!(table.is_empty());
@@ -165,7 +166,7 @@ mod tests {
         let mut table = idle(&[("a", "one", 0), ("b", "one", 5)]);
         assert!(table.expire(at(59)).is_empty());
         // By the clock, whether or not it was looked for.
-        assert_eq!((table.hold("one", "a", at(60)), table.len()), (None, 2));
+        assert_eq!((table.hold("one", "a", at(60)), table.close("one", "a", at(60))), (None, None));
         assert_eq!(table.expire(at(60)), ["a"]);
         table.hold("one", "b", at(60));
         table.hold("one", "b", at(60));

@@ -2,17 +2,16 @@
 //! meanwhile, with the id of the last event that it read.
 //!
 //! ```text
-//!  Started ── polled by its reader ──► Events: the last of them are kept ──► CallBody
+//!  Started ── polled by its reader ──► Replay: the last events are kept ──► CallBody
 //!               └── nobody reads: by a task of its own, until it is answered
 //! ```
 //!
-//! What was written is not what was read: an answer is kept for [`KEEP`] after that, whoever it was written to, as one of
+//! What was written is not what was read: an answer is kept for [`KEEP`](hangar_core::wire::mcp::replay::KEEP) after that, whoever it was written to, as one of
 //! the session's last.
 
 use super::{
     super::{Outcome, RequestContext},
     Session, Started,
-    kept::{Events, KEEP, event_id},
     table::Held,
 };
 use crate::{
@@ -24,7 +23,13 @@ use bytes::BytesMut;
 use hangar_backends::Runtime;
 use hangar_core::{
     Close,
-    wire::mcp::{legacy::Request, message::RpcError, response::Framing, revision::Revision},
+    wire::mcp::{
+        legacy::Request,
+        message::RpcError,
+        replay::{Replay, event_id},
+        response::Framing,
+        revision::Revision,
+    },
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -40,7 +45,7 @@ pub struct Cell {
 struct Inner {
     /// None once it is answered or cancelled.
     call: Option<Started>,
-    events: Events,
+    events: Replay,
     /// Who reads: the last one that came.
     reader: u64,
     waker: Option<Waker>,
@@ -113,7 +118,7 @@ impl Cell {
                 inner.call = None;
             }
             if !event.is_empty() {
-                inner.events.push(self.number, &event, flow);
+                inner.events.push(&event, flow == Flow::Last);
             }
         }
     }
@@ -186,10 +191,10 @@ impl CallBody {
         let context = RequestContext { connection: None, ..context };
         let call = session.start(context, request, Framing::Events)?;
         let number = call.number;
-        let mut events = Events::new(kind == Kind::Alone);
+        let mut events = Replay::new(number, kind == Kind::Alone);
         if session.revision() >= Revision::V2025_11_25 {
             // So that its client can come back before anything was said. Those of before trip over an event without data.
-            events.push(number, b"data: \n\n", Flow::More);
+            events.push(b"data: \n\n", false);
         }
         let inner = Inner { call: Some(call), events, reader: 0, waker: None };
         let cell = Arc::new(Cell { number, inner: Mutex::new(inner) });
@@ -319,7 +324,7 @@ impl Session {
         if !state.calls.contains_key(&call) {
             return;
         }
-        let gone = state.answered.push(self.runtime.now() + KEEP, call, bytes);
+        let gone = state.answered.push(call, bytes, self.runtime.now());
         let cells: Vec<Arc<Cell>> = gone.iter().filter_map(|call| state.calls.remove(call)).collect();
         drop(state);
         drop(cells);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! * [`Session`]: what the transports share.
-//! * [`call`]: a call over HTTP, whose stream can be come back to; [`kept`]: what is kept for that;
+//! * [`call`]: a call over HTTP, whose stream can be come back to;
 //!   [`batch`]: several in one body.
 //! * [`stream`]: the stream that tells what changes.
 //! * [`table`]: sessions by their ids.
@@ -16,7 +16,6 @@
 mod asking;
 pub mod batch;
 pub mod call;
-pub mod kept;
 pub mod stream;
 pub mod table;
 
@@ -27,6 +26,7 @@ use hangar_core::wire::mcp::{
     listen::{List, Topic},
     message::{Id, RpcError, code},
     meta::{LogLevel, Meta},
+    replay::Answered,
     request::Call,
     response::Framing,
     revision::Revision,
@@ -69,7 +69,7 @@ struct State {
     askers: BTreeMap<u64, Waker>,
     /// Calls over HTTP.
     calls: BTreeMap<u64, Arc<call::Cell>>,
-    answered: kept::Answered,
+    answered: Answered,
     closed: bool,
 }
 
@@ -115,7 +115,7 @@ impl Session {
             answers: BTreeMap::new(),
             askers: BTreeMap::new(),
             calls: BTreeMap::new(),
-            answered: kept::Answered::default(),
+            answered: Answered::default(),
             closed: false,
         };
         let capabilities = &result["capabilities"];

@@ -83,7 +83,7 @@ impl Sessions {
     /// Ends the token's session of this id. Whether there was one.
     pub fn close(&self, token: &str, id: &str) -> bool {
         let mut table = self.lock();
-        let closed = table.close(token, id);
+        let closed = table.close(token, id, self.runtime.now());
         self.metrics.mcp_sessions(table.len());
         drop(table);
         closed.as_deref().map(Session::close).is_some()
