@@ -142,10 +142,11 @@ impl Endpoint {
         let id = initialize.id.clone();
         let (handler, runtime) = (Arc::clone(&self.handler), Arc::clone(call.plane.runtime()));
         let token = context.caller.token().to_owned();
-        let (session, result) = match Session::begin(handler, runtime, context, initialize).await {
+        let (session, result) = match Session::begin(handler, runtime, context.clone(), initialize).await {
             Ok(begun) => begun,
             Err(error) => return Ok(failed(200, Some(&id), error)),
         };
+        session.note_lists(&context).await;
         let held = match self.sessions.open(&token, session) {
             Ok(held) => held,
             Err(error) => {

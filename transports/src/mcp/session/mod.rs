@@ -54,6 +54,8 @@ pub struct Session {
     runtime: Arc<dyn Runtime>,
     /// Whether it takes a level for log messages.
     logs: bool,
+    /// The lists that change.
+    lists: Vec<List>,
     state: Mutex<State>,
 }
 
@@ -101,7 +103,7 @@ impl Session {
         let meta = Meta { capabilities: capabilities.clone(), ..Meta::default() };
         let params = RawValue::from_string("{}".to_owned()).unwrap_or_default();
         let discover = Call { id, method: "server/discover".to_owned(), params, revision, meta };
-        let discovered = match handler.call(context.clone(), &discover).await {
+        let discovered = match handler.call(context, &discover).await {
             Reply::Now(outcome) => outcome?,
             Reply::Later(_) => {
                 return Err(RpcError::new(code::INTERNAL, "the server does not say what it can do"));
@@ -120,18 +122,19 @@ impl Session {
         };
         let capabilities = &result["capabilities"];
         let logs = capabilities.get("logging").is_some();
-        let session = Arc::new(Self { handler, runtime, logs, state: Mutex::new(state) });
-        // From now on its client is told what changes, on whichever stream it opens first.
-        for list in
-            List::ALL.into_iter().filter(|list| capabilities[list.capability()]["listChanged"] == true)
-        {
-            let topic = Topic::List(list);
-            if let Ok(followed) = session.handler.follow(&context, &topic, None).await {
+        let changes = |list: &List| capabilities[list.capability()]["listChanged"] == true;
+        let lists = List::ALL.into_iter().filter(changes).collect();
+        Ok((Arc::new(Self { handler, runtime, logs, lists, state: Mutex::new(state) }), result))
+    }
+
+    /// From now on the client is told what changes in lists, on whichever stream it opens first.
+    pub(crate) async fn note_lists(&self, context: &RequestContext) {
+        for topic in self.lists.iter().copied().map(Topic::List) {
+            if let Ok(followed) = self.handler.follow(context, &topic, None).await {
                 // There is a place for each list.
-                session.lock().machine.follow(topic, followed.position()).ok();
+                self.lock().machine.follow(topic, followed.position()).ok();
             }
         }
-        Ok((session, result))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

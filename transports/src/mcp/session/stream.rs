@@ -79,17 +79,25 @@ impl Session {
         let (session, deadline) = (Arc::clone(self), Deadline::default());
         let stream = Stream { session, number, framing, deadline };
         let mut telling = Telling::new(notices, self.runtime.now());
+        let mut never = Vec::new();
         // What is subscribed to meanwhile is followed before it begins.
-        while let Some((topic, position)) = self.enter_unless_missing(number, &mut telling) {
-            match self.handler.follow(context, &topic, Some(position)).await {
-                Ok(followed) => telling.follow(topic, followed),
-                Err(error) if error.code == code::INVALID_PARAMS => {
+        while let Some((topic, position)) = self.enter_unless_missing(number, &mut telling, &never) {
+            match self.handler.follow(context, &topic, position).await {
+                Ok(followed) => {
+                    if position.is_none() {
+                        // There is a place for each list.
+                        self.lock().machine.follow(topic.clone(), followed.position()).ok();
+                    }
+                    telling.follow(topic, followed);
+                }
+                Err(error) if error.code != code::INVALID_PARAMS => return Err(no_place(error)),
+                Err(_) if matches!(topic, Topic::List(_)) => never.push(topic),
+                Err(_) => {
                     // It is not there any more, which the client learns when it reads it.
                     self.lock().machine.unfollow(&topic);
                     telling.changes.follow(topic.clone());
                     telling.changes.handle_change(&topic);
                 }
-                Err(error) => return Err(no_place(error)),
             }
         }
         Ok(stream)
@@ -107,12 +115,20 @@ impl Session {
         number
     }
 
-    /// Something that is not followed yet; where there is nothing, the stream begins.
-    fn enter_unless_missing(&self, number: u64, telling: &mut Telling) -> Option<(Topic, u64)> {
+    /// Something that is not followed yet, and how much of it the client knows; where there is nothing but those that `never`
+    /// are, the stream begins.
+    fn enter_unless_missing(
+        &self,
+        number: u64,
+        telling: &mut Telling,
+        never: &[Topic],
+    ) -> Option<(Topic, Option<u64>)> {
         let mut state = self.lock();
-        let missing = state.machine.topics().find(|(topic, _)| !telling.following.contains(topic));
-        if let Some((topic, position)) = missing {
-            return Some((topic.clone(), position));
+        let is_missing = |topic: &Topic| !telling.following.contains(topic) && !never.contains(topic);
+        let known = state.machine.topics().map(|(topic, at)| (topic.clone(), Some(at)));
+        let lists = self.lists.iter().map(|list| (Topic::List(*list), None));
+        if let Some(missing) = known.chain(lists).find(|(topic, _)| is_missing(topic)) {
+            return Some(missing);
         }
         if state.machine.is_open(number) && !state.closed {
             // What was unsubscribed from meanwhile is not told.
