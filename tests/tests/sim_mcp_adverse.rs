@@ -31,7 +31,7 @@ fn what_is_gone_takes_no_place_of_what_is_followed_after_it() {
     setup.settings.stream_max_total = 600;
     run(setup, async |world: &World| {
         let session = Session::begin(world, ADMIN, "2025-11-25").await;
-        let gone = session.start(world, "exit 0").await;
+        let gone = session.start(world, "flood 300; exit 0").await;
         for since in 0..256 {
             session.subscribe(world, &format!("{gone}?since={since}")).await;
         }
@@ -40,7 +40,7 @@ fn what_is_gone_takes_no_place_of_what_is_followed_after_it() {
         for _ in 0..256 {
             assert!(told.next().await.unwrap().starts_with(&gone));
         }
-        let uri = session.start(world, "sleep 5000; out x; hang").await;
+        let uri = session.start(world, "out 12345678; sleep 5000; out x; hang").await;
         for since in 0..8 {
             session.subscribe(world, &format!("{uri}?since={since}")).await;
         }

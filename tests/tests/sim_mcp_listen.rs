@@ -18,7 +18,7 @@ fn what_is_granted_is_acknowledged_first_and_nothing_else_is_told() {
     run(Setup::default(), async |world: &World| {
         let (_, other) = world.token(json!({ "scope": "mcp" })).await;
         let (mine, theirs) = (
-            world.start_process(ADMIN, "drip 20 100").await,
+            world.start_process(ADMIN, "flood 20; drip 20 100").await,
             world.start_process(&other, "drip 20 100").await,
         );
         let since = format!("{mine}?since=20");
@@ -32,7 +32,8 @@ fn what_is_granted_is_acknowledged_first_and_nothing_else_is_told() {
                 listening.granted,
                 json!({ "resourcesListChanged": true, "resourceSubscriptions": [mine, since, SANDBOXES] })
             );
-            assert_eq!(listening.next().await.unwrap().as_deref(), Some(&*mine));
+            let told = listening.next().await.unwrap().unwrap();
+            assert!(told == mine || told == since, "{told}");
         }
         // Nothing is granted, and that is said.
         let nothing = world.listen(world.client(), ADMIN, json!(1), &resources(&[&theirs])).await.unwrap();
@@ -101,6 +102,18 @@ fn what_is_there_already_is_told_to_who_says_where_they_are() {
         ends.push(listening.next().await.unwrap().unwrap());
         ends.sort();
         assert_eq!(ends, uris);
+        // One that had ended, without another word, before anybody listened.
+        let silent = format!("{}?since=0", world.start_process(ADMIN, "exit 7").await);
+        world.sleep_ms(1_000).await;
+        let ahead = format!("{uri}?since=4");
+        let wanted = resources(&[&silent, &there, &ahead]);
+        let mut listening = world.listen(world.client(), ADMIN, json!(1), &wanted).await.unwrap();
+        assert_eq!(listening.granted, resources(&[&silent, &there]));
+        let mut ends = [listening.next().await.unwrap().unwrap(), listening.next().await.unwrap().unwrap()];
+        ends.sort();
+        let mut expected = [silent, there];
+        expected.sort();
+        assert_eq!(ends, expected);
     });
 }
 

@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "what the tests share may fail as they do")]
 
+use hangar_core::wire::mcp::session::MAX_CALLS;
 use hangar_tests::{
     mcp::{request, result},
     sim::{Setup, World, run, stdio::Session},
 };
-use hangar_transports::mcp::stdio::{LAST_ANSWERS, MAX_CALLS};
+use hangar_transports::mcp::stdio::LAST_ANSWERS;
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -20,7 +21,7 @@ fn as_many_calls_are_answered_as_may_and_the_next_is_told_so() {
         }
         session.exec(1_000, "hang", None).await;
         let refused = session.hear().await.unwrap();
-        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1_000), &json!(-32603)));
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!(1_000), &json!(-32600)));
         world.sleep_ms(100).await;
         assert_eq!(world.running(), MAX_CALLS);
         // What cancels one is heard all the same, and makes room for another.

@@ -26,6 +26,7 @@ use hangar_core::{
         message::{self, Id, RpcError, code},
         request::{self, Call, Refusal, Verdict, without_session},
         response::Framing,
+        session::{MAX_CALLS, NotBegun},
     },
 };
 use serde_json::value::RawValue;
@@ -41,9 +42,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The longest line that is taken, as long as a body over HTTP.
 const MAX_LINE: usize = 1024 * 1024;
-
-/// Calls that are answered at once.
-pub const MAX_CALLS: usize = 64;
 
 /// Bytes that wait to be written before calls are carried on.
 const WAITING: usize = 64 * 1024;
@@ -279,13 +277,13 @@ impl Serving {
     /// Whether a call of that id may begin; where it may not, its client is told.
     fn may_begin(&mut self, id: &Id) -> bool {
         if self.calls.iter_mut().any(|one| one.running().id() == id) {
-            let message = format!("id: the call {id} is not answered yet");
+            let message = NotBegun::InUse(id.clone()).to_string();
             self.refuse(None, RpcError::new(code::INVALID_REQUEST, message));
             return false;
         }
         if self.calls.len() >= MAX_CALLS {
-            let message = format!("{MAX_CALLS} calls are being answered; wait for one to end");
-            self.refuse(Some(id.clone()), RpcError::new(code::INTERNAL, message));
+            let message = NotBegun::TooMany.to_string();
+            self.refuse(Some(id.clone()), RpcError::new(code::INVALID_REQUEST, message));
             return false;
         }
         true

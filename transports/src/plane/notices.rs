@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{ApiError, api::sandbox::ListView, metrics::Kind, server::Connection};
 use hangar_backends::{Runtime, handle::Reading, runtime::Deadline};
-use hangar_core::{Close, Time, process::Process};
+use hangar_core::{Close, Time, log::CursorAhead, process::Process};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -248,8 +248,12 @@ impl Plane {
         let source = Source::Output { reading: background.handle().reader(), named };
         let mut watch = Watch::new(source, since, Some(lease));
         if let (None, Some(offset)) = (since, offset) {
-            // Whoever read so far of a process that has ended read of its end, too.
-            watch.told = (watch.told ^ salt).min(at(offset, true)) ^ salt;
+            let end = background.handle().look(|process| process.log().end_offset());
+            if offset > end {
+                return Err(CursorAhead { asked: offset, newest: end }.into());
+            }
+            // Whoever read so far may have read while it ran.
+            watch.told = at(offset, false) ^ salt;
         }
         Ok(watch)
     }

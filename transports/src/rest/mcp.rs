@@ -33,7 +33,7 @@ use hangar_core::wire::mcp::{
 };
 use hyper::{
     HeaderMap, Method, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue},
+    header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -331,7 +331,11 @@ fn said(refusal: &Refusal) -> Response<Body> {
 
 fn failed(status: u16, id: Option<&Id>, error: RpcError) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    answered(status, message::answer(id, &Err(error)))
+    let mut response = answered(status, message::answer(id, &Err(error)));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 /// What is refused before there is an answer, with the status and the headers that REST has for it; of the request with that

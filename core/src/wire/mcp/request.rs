@@ -103,7 +103,7 @@ pub fn accept_line(line: &[u8], offers: &Offers<'_>) -> Verdict {
 pub fn without_session(id: Option<Id>) -> Box<Refusal> {
     let message = format!(
         "params._meta: it is missing; it must have {} and {}. A client of a revision before {REVISION} begins with \
-         initialize, and names its session with Mcp-Session-Id",
+         initialize, and over HTTP names the session that this began with Mcp-Session-Id",
         meta::VERSION,
         meta::CAPABILITIES
     );

@@ -14,7 +14,7 @@ use super::{
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Calls of one session that are answered at once.
+/// Calls of one session, or of one client over lines, that are answered at once.
 pub const MAX_CALLS: usize = 64;
 
 /// How much of something a client was told of, in whatever tells that: at another one there is something new.
