@@ -155,12 +155,17 @@ impl Watch {
 
     /// All that there is counts as told.
     pub fn told(&mut self) {
-        self.told = self.source.position(Waker::noop());
-        if let Source::Output { reading, named: None } = &self.source
-            && reading.handle().look(Process::is_over)
-        {
+        let Source::Output { reading, named: None } = &self.source else {
+            self.told = self.source.position(Waker::noop());
+            return;
+        };
+        // In one look: what comes between two would never be told.
+        let (told, is_over) =
+            reading.read(Waker::noop(), |process| (position(process), Process::is_over(process)));
+        self.told = told;
+        if is_over {
             // What it printed is not kept for this, and its place is free. Its name may be another's one day.
-            self.source = Source::Over(self.told);
+            self.source = Source::Over(told);
             self.lease = None;
         }
     }
