@@ -104,7 +104,7 @@ enum One {
 enum Of {
     /// It has not begun, and never does for others.
     None,
-    /// It begins: nothing is read meanwhile.
+    /// It begins: no line is taken meanwhile.
     Beginning(Id, Beginning),
     /// The stream that tells what changes is being opened.
     Opening(Arc<Session>, BoxFuture<'static, Option<Stream>>),

@@ -64,6 +64,13 @@ impl RemoteFollowed {
         Ok(Self { handler, topic, link, changed, tries: 0 })
     }
 
+    /// Leaves the server alone for a while, longer each time.
+    fn wait(&mut self) {
+        let wait = BACK_OFF.saturating_mul(1 << self.tries.min(10)).min(MAX_BACK_OFF);
+        self.tries += 1;
+        self.link = Link::Waiting(self.handler.client.runtime.now() + wait, Deadline::default());
+    }
+
     /// Whether the server told anything.
     fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let runtime = Arc::clone(&self.handler.client.runtime);
@@ -75,11 +82,7 @@ impl RemoteFollowed {
                         self.tries = 0;
                         return Poll::Ready(());
                     }
-                    Step::Done(_) => {
-                        let wait = BACK_OFF.saturating_mul(1 << self.tries.min(10)).min(MAX_BACK_OFF);
-                        self.tries += 1;
-                        self.link = Link::Waiting(runtime.now() + wait, Deadline::default());
-                    }
+                    Step::Done(_) => self.wait(),
                     Step::Output(_) | Step::Base64(_) | Step::Progress(_) | Step::Question { .. } => {}
                 },
                 Link::Waiting(until, deadline) => {
@@ -96,20 +99,11 @@ impl RemoteFollowed {
                         self.link = Link::Over;
                         return Poll::Ready(());
                     }
-                    Err(Refused::Failed(_)) => self.link = Link::Open(Box::new(Broken)),
+                    Err(Refused::Failed(_)) => self.wait(),
                 },
                 Link::Over => return Poll::Pending,
             }
         }
-    }
-}
-
-/// A stream that could not be opened.
-struct Broken;
-
-impl Work for Broken {
-    fn poll(&mut self, _cx: &mut Context<'_>) -> Poll<Step> {
-        Poll::Ready(Step::Done(Err(RpcError::new(code::INTERNAL, "the server cannot be reached"))))
     }
 }
 

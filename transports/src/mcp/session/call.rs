@@ -236,8 +236,14 @@ impl CallBody {
         self.cell.cancel();
         self.session.session().forget(self.cell.number);
     }
+}
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+impl Source for CallBody {
+    fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.runtime
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
         if let Some(notices) = &mut self.notices
             && let Poll::Ready(reason) = notices.poll_close(cx)
             // Of what ends the call itself, the call says so.
@@ -247,16 +253,6 @@ impl CallBody {
             return Poll::Ready(Flow::Last);
         }
         self.cell.poll_event(self.reader, &mut self.next, cx, out)
-    }
-}
-
-impl Source for CallBody {
-    fn runtime(&self) -> &Arc<dyn Runtime> {
-        &self.runtime
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
-        self.poll_next(cx, out)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Session ── start ──► Running: an answer, or work for one; goes on when its stream breaks
-//!    │  ▲                  └── asks the client (asking) ◄── handle_response
+//!    │  ▲                  └── asks the client (asking) ◄── handle_told
 //!    │  └── cancel
 //!    └── open_stream ──► Telling: what changed, on the stream that was opened last
 //! ```
