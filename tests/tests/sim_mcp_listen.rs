@@ -188,6 +188,27 @@ fn each_resource_has_a_place_and_a_stream_without_one_has_its_own() {
 }
 
 #[test]
+fn what_has_ended_holds_no_place() {
+    let mut setup = Setup::default();
+    setup.settings.stream_max_per_token = 1;
+    run(setup, async |world: &World| {
+        let ended = world.start_process(ADMIN, "out x; exit 0").await;
+        world.sleep_ms(100).await;
+        // Whether its end is told, or was before.
+        for (uri, is_told) in [(format!("{ended}?since=0"), true), (ended, false)] {
+            let mut listening =
+                world.listen(world.client(), ADMIN, json!(1), &resources(&[&uri])).await.unwrap();
+            assert_eq!(listening.granted, resources(&[&uri]));
+            if is_told {
+                assert_eq!(listening.next().await.unwrap(), Some(uri));
+            }
+            world.sleep_ms(10).await;
+            assert_eq!(world.plane.streams().leased(), 0);
+        }
+    });
+}
+
+#[test]
 fn a_stream_ends_with_its_result() {
     let mut setup = Setup::default();
     setup.settings.stream_max = Duration::from_secs(3600);

@@ -89,7 +89,7 @@ fn a_resource_that_is_gone_is_told_of_once_and_one_without_a_place_is_not_follow
         let session = Session::begin(world, ADMIN, "2025-11-25").await;
         let mut uris = Vec::new();
         for _ in 0..3 {
-            uris.push(session.start(world, "exit 0").await);
+            uris.push(session.start(world, "sleep 50000; exit 0").await);
         }
         for uri in &uris[..2] {
             session.subscribe(world, uri).await;

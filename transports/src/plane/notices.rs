@@ -96,15 +96,18 @@ fn at(end: u64, has_ended: bool) -> u64 {
 }
 
 impl Source {
-    /// Where it is now. `waker` is woken when that changes.
-    fn position(&mut self, waker: &Waker) -> u64 {
-        match self {
+    /// Where it is now, and whether it stays there. `waker` is woken when that changes.
+    fn position(&mut self, waker: &Waker) -> (u64, bool) {
+        let position = match self {
             Self::Output { reading, named } => {
                 if let Some(newest) = named.as_mut().and_then(|named| named.newest(waker)) {
                     *reading = newest.handle().reader();
                 }
                 let salt = named.as_ref().map_or(0, Named::salt);
-                reading.read(waker, |process| position(process)) ^ salt
+                // In one look: what comes between two would never be told. A name may be another's one day.
+                let (at, is_over) =
+                    reading.read(waker, |process| (position(process), Process::is_over(process)));
+                return (at ^ salt, is_over && named.is_none());
             }
             Self::Sandboxes { bell, plane, caller, heard } => {
                 seen(heard, bell.rung(waker), || fingerprint_of_sandboxes(plane, caller))
@@ -114,7 +117,8 @@ impl Source {
                 seen(heard, rung, || fingerprint_of_processes(plane, caller))
             }
             Self::Over(position) => *position,
-        }
+        };
+        (position, false)
     }
 }
 
@@ -144,30 +148,35 @@ fn fingerprint_of_processes(plane: &Plane, caller: &Caller) -> u64 {
 
 impl Watch {
     fn new(mut source: Source, since: Option<u64>, lease: Option<Leased>) -> Self {
-        let told = since.unwrap_or_else(|| source.position(Waker::noop()));
+        let told = since.unwrap_or_else(|| source.position(Waker::noop()).0);
         Self { source, told, lease }
     }
 
     /// Ready while it is at another position than was told.
     pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.source.position(cx.waker()) == self.told { Poll::Pending } else { Poll::Ready(()) }
+        let (position, is_last) = self.source.position(cx.waker());
+        if position != self.told {
+            return Poll::Ready(());
+        }
+        if is_last {
+            self.let_go();
+        }
+        Poll::Pending
     }
 
     /// All that there is counts as told.
     pub fn told(&mut self) {
-        let Source::Output { reading, named: None } = &self.source else {
-            self.told = self.source.position(Waker::noop());
-            return;
-        };
-        // In one look: what comes between two would never be told.
-        let (told, is_over) =
-            reading.read(Waker::noop(), |process| (position(process), Process::is_over(process)));
-        self.told = told;
-        if is_over {
-            // What it printed is not kept for this, and its place is free. Its name may be another's one day.
-            self.source = Source::Over(told);
-            self.lease = None;
+        let (position, is_last) = self.source.position(Waker::noop());
+        self.told = position;
+        if is_last {
+            self.let_go();
         }
+    }
+
+    /// Nothing changes any more: what it printed is not kept for this, and its place is free.
+    fn let_go(&mut self) {
+        self.source = Source::Over(self.told);
+        self.lease = None;
     }
 
     /// The position that was told: from there the next one goes on.
