@@ -13,6 +13,7 @@
 //!   what changes.
 //! * [`stdio`]: calls and answers as lines.
 
+mod following;
 pub mod listen;
 pub mod plane;
 mod resources;

@@ -1,7 +1,7 @@
 //! The stream that tells a session's client what changes.
 
 use super::{
-    super::{Followed, RequestContext, listen::Following},
+    super::{Followed, RequestContext, following::Following},
     Session,
     table::Held,
 };
