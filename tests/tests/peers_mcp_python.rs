@@ -4,14 +4,13 @@
 
 use hangar_tests::{
     on_both,
-    real::{Folder, Mark, On, Server, Serving, binary, cli, peers, wait_until},
+    real::{Folder, Mark, On, Server, binary, cli, peers, wait_until},
 };
-use rustix::process::Signal;
 use std::{path::Path, process::Command};
 
 on_both! {
     it_uses_all_of_it
-    the_example_of_the_documentation_runs
+    the_examples_of_the_documentation_run
 }
 
 /// As it is to be told: one revision, whichever the server speaks, and one of 2025.
@@ -68,28 +67,29 @@ fn it_starts_hangar_mcp_before_a_server() {
     let Some(python) = peers::python("it_starts_hangar_mcp_before_a_server") else { return };
     cli("it_starts_hangar_mcp_before_a_server", move || {
         for mode in MODES {
-            let (mark, serving) = (Mark::new(), Serving::start(|_| {}));
-            let hangar = binary::path().to_str().unwrap();
-            let (url, token) = (format!("http://{}", serving.client().address), &serving.client().token);
-            let arguments = [mode, "front", mark.value(), hangar, "mcp", "--server", &url, "--token", token];
-            let ends: &[&str] = if mode == "legacy" { &["done"] } else { &["listening", "ended", "done"] };
-            peers::run_steps(&mut script(&python, &arguments), &[&STEPS, ends].concat(), |said| {
-                if said == "listening" {
-                    serving.signal(Signal::TERM);
-                }
-            });
-            mark.wait_until_gone();
+            peers::run_before_a_server(mode, &STEPS, |arguments| script(&python, arguments));
         }
     });
 }
 
-fn the_example_of_the_documentation_runs(on: On) {
-    let Some(python) = peers::python("the_example_of_the_documentation_runs") else { return };
+fn the_examples_of_the_documentation_run(on: On) {
+    let Some(python) = peers::python("the_examples_of_the_documentation_run") else { return };
     let server = on.start();
     let client = server.client();
-    let text = peers::example("mcp.md", "python").replace("127.0.0.1:8484", &client.address.to_string());
-    let mut command = Command::new(python);
-    command.args(["-c", &text]).env("HANGAR_TOKEN", &client.token);
-    peers::run_steps(&mut command, &["1", "2", "3", "0"], |_| {});
+    let examples = peers::examples("mcp.md", "python");
+    let [program, follow] = examples.as_slice() else { panic!("two: {examples:?}") };
+    let program = program.replace("127.0.0.1:8484", &client.address.to_string());
+    // The other one is called by the program of the first, in place of what that does.
+    let (head, _) = program.split_once("        async def progress").unwrap();
+    let (imports, main) = head.split_once("async def main").unwrap();
+    let follows =
+        r#"        print(await follow(client, "for i in 1 2 3; do echo $i; sleep 0.2; done; exit 5"))"#;
+    let following =
+        format!("import json\n{imports}{follow}\n\nasync def main{main}{follows}\n\nasyncio.run(main())\n");
+    for (text, steps) in [(&program, ["1", "2", "3", "0"]), (&following, ["1", "2", "3", "5"])] {
+        let mut command = Command::new(&python);
+        command.args(["-c", text]).env("HANGAR_TOKEN", &client.token).env("HOME", "/nonexistent");
+        peers::run_steps(&mut command, &steps, |_| {});
+    }
     wait_until_left(&server);
 }

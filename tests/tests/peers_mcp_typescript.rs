@@ -5,9 +5,8 @@
 
 use hangar_tests::{
     on_both,
-    real::{Mark, On, Server, Serving, binary, cli, peers, wait_until},
+    real::{Mark, On, Server, binary, cli, peers, wait_until},
 };
-use rustix::process::Signal;
 use std::{fs, path::Path, process::Command};
 
 on_both! {
@@ -72,17 +71,7 @@ fn it_starts_hangar_mcp_before_a_server() {
     let Some(node) = peers::node("it_starts_hangar_mcp_before_a_server", PACKAGE) else { return };
     cli("it_starts_hangar_mcp_before_a_server", move || {
         for mode in MODES {
-            let (mark, serving) = (Mark::new(), Serving::start(|_| {}));
-            let hangar = binary::path().to_str().unwrap();
-            let (url, token) = (format!("http://{}", serving.client().address), &serving.client().token);
-            let arguments = [mode, "front", mark.value(), hangar, "mcp", "--server", &url, "--token", token];
-            let ends: &[&str] = if mode == "legacy" { &["done"] } else { &["listening", "ended", "done"] };
-            peers::run_steps(&mut script(&node, &arguments), &[&STEPS, ends].concat(), |said| {
-                if said == "listening" {
-                    serving.signal(Signal::TERM);
-                }
-            });
-            mark.wait_until_gone();
+            peers::run_before_a_server(mode, &STEPS, |arguments| script(&node, arguments));
         }
     });
 }
@@ -91,7 +80,7 @@ fn the_example_of_the_documentation_runs(on: On) {
     let Some(node) = peers::node("the_example_of_the_documentation_runs", PACKAGE) else { return };
     let server = on.start();
     let client = server.client();
-    let text = peers::example("mcp.md", "js").replace("127.0.0.1:8484", &client.address.to_string());
+    let text = peers::examples("mcp.md", "js")[0].replace("127.0.0.1:8484", &client.address.to_string());
     let mut command = peers::module(&node, &text);
     command.env("HANGAR_TOKEN", &client.token);
     peers::run_steps(&mut command, &["1", "2", "3", "0"], |_| {});

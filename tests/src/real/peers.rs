@@ -1,9 +1,11 @@
 //! Programs of others that tests call: there or not.
 
 use super::{
-    binary::{self, Ended, Hangar},
+    Mark,
+    binary::{self, Ended, Hangar, Serving},
     skip,
 };
+use rustix::process::Signal;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -75,17 +77,13 @@ pub fn module(node: &Path, text: &str) -> Command {
     command
 }
 
-/// The first example of a language in a page of the documentation.
-///
-/// # Panics
-///
-/// If there is none.
-pub fn example(page: &str, language: &str) -> String {
+/// The examples of a language in a page of the documentation, in their order.
+pub fn examples(page: &str, language: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
     let page = fs::read_to_string(&path).unwrap();
-    let block =
-        page.split_once(&format!("\n```{language}\n")).and_then(|(_, rest)| rest.split_once("\n```\n"));
-    block.unwrap_or_else(|| panic!("there is no {language} in {}", path.display())).0.to_owned()
+    let begun = format!("\n```{language}\n");
+    let blocks = page.split(&begun).skip(1).filter_map(|rest| rest.split_once("\n```\n"));
+    blocks.map(|(block, _)| block.to_owned()).collect()
 }
 
 /// Runs a client that prints a line for each step; `said` hears of each.
@@ -103,4 +101,24 @@ pub fn run_steps(command: &mut Command, steps: &[&str], mut said: impl FnMut(&st
     let ended = client.wait();
     assert!(ended.code == 0 && lines == steps, "{}: {lines:?}\n{}", ended.code, ended.stderr);
     ended
+}
+
+/// Runs an MCP client that starts `hangar mcp` before a server, with the steps that it prints; what it is told of is ended by
+/// the server's end, but for one of the revisions of 2025. `script` is its command with those arguments.
+///
+/// # Panics
+///
+/// If the steps are others, or it fails, or anything is left of what it started.
+pub fn run_before_a_server(mode: &str, steps: &[&str], script: impl FnOnce(&[&str]) -> Command) {
+    let (mark, serving) = (Mark::new(), Serving::start(|_| {}));
+    let hangar = binary::path().to_str().unwrap();
+    let (url, token) = (format!("http://{}", serving.client().address), &serving.client().token);
+    let arguments = [mode, "front", mark.value(), hangar, "mcp", "--server", &url, "--token", token];
+    let ends: &[&str] = if mode == "legacy" { &["done"] } else { &["listening", "ended", "done"] };
+    run_steps(&mut script(&arguments), &[steps, ends].concat(), |said| {
+        if said == "listening" {
+            serving.signal(Signal::TERM);
+        }
+    });
+    mark.wait_until_gone();
 }
