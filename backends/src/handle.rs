@@ -249,7 +249,7 @@ mod tests {
     fn waiting() -> (Arc<Handle>, Reading, Arc<Count>, Arc<Count>) {
         let handle = Handle::new("id".to_owned(), Process::new(Config::default(), Time::ZERO));
         let (driver, reader) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        handle.drive(&Arc::clone(&driver).into(), Process::handle_started);
+        handle.drive(&Arc::clone(&driver).into(), |process| process.handle_started(None));
         let reading = handle.reader();
         reading.read(&Arc::clone(&reader).into(), |_| ());
         (handle, reading, driver, reader)

@@ -10,7 +10,7 @@ use hangar_backends::{
 };
 use hangar_core::{
     log::{Channel, Item, Reader, Retention},
-    process::{self, Exit, Process, Signal},
+    process::{self, Exit, Process, Signal, Target},
 };
 use std::{
     collections::BTreeMap,
@@ -201,7 +201,7 @@ fn a_command_that_does_not_read_can_be_signalled() {
     let sandbox = sandbox();
     let handle = start(&sandbox, Spec { stdin: true, ..argv(&["sleep", "61.01PID"]) }).unwrap();
     handle.command(|process| process.write_stdin("x".repeat(1_000_000).into()));
-    handle.command(|process| process.signal(Signal::Usr1));
+    handle.command(|process| process.signal(Signal::USR1, Target::Group));
     assert_eq!(read(&handle).exit, Exit::Signal(10));
 }
 

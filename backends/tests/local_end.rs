@@ -7,7 +7,7 @@ use hangar_backends::{
     Sandbox,
     sandbox::{Spec, StartError},
 };
-use hangar_core::process::{self, Exit, Process, Signal};
+use hangar_core::process::{self, Exit, Process, Signal, Target};
 use std::{fs, time::Duration};
 use support::{NONE, kept, living, read, run, sandbox, shell, start, wait_for, wait_until};
 
@@ -160,7 +160,7 @@ fn pause_stops_everything_and_resume_goes_on() {
     async_io::block_on(sandbox.pause()).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let before = printed();
-    handle.command(|process| process.signal(Signal::Cont));
+    handle.command(|process| process.signal(Signal::CONT, Target::Group));
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(printed(), before);
     handle.command(Process::kill);

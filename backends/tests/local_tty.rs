@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hangar_backends::{Handle, sandbox::Spec};
 use hangar_core::{
     log::{Channel, Retention},
-    process::{self, Exit, Process, Signal, TtySize},
+    process::{self, Exit, Process, Signal, Target, TtySize},
 };
 use std::{fs, sync::Arc, time::Duration};
 use support::{living, read, run, sandbox, shell, start, unique, wait_for, wait_until};
@@ -116,7 +116,7 @@ fn a_job_of_an_interactive_shell_is_killed_too() {
     input(&handle, &format!("{}\r", unique("sleep 775PID & sleep 774PID")));
     let jobs = ["sleep 775PID", "sleep 774PID"];
     wait_until("they run", || jobs.iter().all(|line| living(line).len() == 1));
-    handle.command(|process| process.signal(Signal::Hup));
+    handle.command(|process| process.signal(Signal::HUP, Target::Group));
     handle.command(Process::kill);
     read(&handle);
     wait_until("none is left", || jobs.iter().all(|line| living(line).is_empty()));

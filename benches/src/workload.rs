@@ -30,7 +30,7 @@ impl Path {
     pub fn new(encoding: Encoding) -> Self {
         let retention = Retention::UntilRead { bytes: 256 * 1024 };
         let mut process = Process::new(process::Config { retention, ..Default::default() }, Time::ZERO);
-        process.handle_started();
+        process.handle_started(None);
         let stream = Some(Streaming { bytes_per_second: 1 << 50, max_bytes: 1 << 50 });
         let config = Config { encoding, stream, tail: 256 * 1024 };
         let exec = Exec::new(config, &mut process, Time::ZERO);

@@ -31,18 +31,22 @@
 //! * [`time`]: a point on the shell's monotonic clock.
 //! * [`close`]: why a stream ends, and how each transport says so.
 //! * [`pace`], [`limits`], [`tickets`]: how fast, how many, and for how long.
+//! * [`roster`]: the processes of a daemon, by number and by name.
 //! * [`table`]: background processes, by who may find them.
 //! * [`log`]: the output of one process, and the readers of it.
+//! * [`audience`]: for which of them a process is slowed.
 //! * [`text`], [`tail`]: bytes to text without cutting a character; the last of the output.
 //! * [`process`]: one process, from its start to its last byte.
 //! * [`exec`]: one command's output on its way to one client, and its result.
 //! * [`attach`]: a process's output for a client that comes and goes.
+//! * [`subscription`]: the same at the daemon, as E2B's clients know it.
 //! * [`changes`]: what changed, for a client that follows it.
 //! * [`wire`]: bytes to typed messages and back.
 
 #![forbid(unsafe_code)]
 
 pub mod attach;
+pub mod audience;
 pub mod changes;
 pub mod close;
 pub mod exec;
@@ -50,6 +54,8 @@ pub mod limits;
 pub mod log;
 pub mod pace;
 pub mod process;
+pub mod roster;
+pub mod subscription;
 pub mod table;
 pub mod tail;
 #[cfg(feature = "testing")]

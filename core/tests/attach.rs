@@ -23,7 +23,7 @@ fn config(encoding: Encoding) -> Config {
 fn running(bytes: usize) -> Process {
     let config = process::Config { retention: Retention::Ring { bytes }, ..process::Config::default() };
     let mut process = Process::new(config, at_ms(0));
-    process.handle_started();
+    process.handle_started(None);
     process
 }
 

@@ -24,7 +24,7 @@ impl Command {
     fn new(config: Config) -> Self {
         let retention = Retention::UntilRead { bytes: 64 * 1024 };
         let mut process = Process::new(process::Config { retention, ..process::Config::default() }, at_ms(0));
-        process.handle_started();
+        process.handle_started(None);
         let exec = Exec::new(config, &mut process, at_ms(0));
         Self { process, exec }
     }
@@ -293,7 +293,7 @@ fn a_result_is_read_back_as_it_was_written() {
         ..process::Config::default()
     };
     let mut process = Process::new(config, at_ms(0));
-    process.handle_started();
+    process.handle_started(None);
     let stream = Streaming { bytes_per_second: 1000, max_bytes: 1 };
     let config = Config { encoding: Encoding::Base64, stream: Some(stream), tail: 2 };
     let exec = Exec::new(config, &mut process, at_ms(0));

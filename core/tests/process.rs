@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hangar_core::{
     Time,
     log::{Channel, Item, Reader, Retention},
-    process::{Config, Exit, LOST, Output, Process, Signal, StartFailure, TtySize},
+    process::{Config, Exit, LOST, Output, Process, Signal, StartFailure, Target, TtySize},
 };
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const fn at(seconds: u64) -> Time {
 
 fn running(config: Config) -> Process {
     let mut process = Process::new(config, at(0));
-    process.handle_started();
+    process.handle_started(None);
     process
 }
 
@@ -47,7 +47,7 @@ fn the_defaults_are_those_of_the_protocol() {
     let config = Config::default();
     assert_eq!(config.retention, Retention::Ring { bytes: 262_144 });
     assert_eq!((config.timeout, config.max_stdin), (None, 1_048_576));
-    assert_eq!((config.grace, config.drain), (Duration::from_secs(3), Duration::from_secs(2)));
+    assert_eq!((config.grace, config.drain), (Duration::from_secs(3), Some(Duration::from_secs(2))));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn what_has_not_started_is_killed_when_it_has() {
     let mut process = Process::new(Config::default(), at(0));
     process.kill();
     assert_eq!(outputs(&mut process, at(1)), [Output::Wait(None)]);
-    process.handle_started();
+    process.handle_started(None);
     assert_eq!(outputs(&mut process, at(2)), [Output::Terminate, Output::Wait(Some(at(5)))]);
 }
 
@@ -262,17 +262,18 @@ fn letting_go_kills_what_runs_and_waits_for_nothing() {
 
 #[test]
 fn signals_wait_in_order_and_are_bounded() {
+    let signal = |signal| Output::Signal { signal, to: Target::Group };
     let mut process = Process::new(Config::default(), at(0));
-    process.signal(Signal::Hup);
-    process.handle_started();
-    process.signal(Signal::Int);
-    process.signal(Signal::Usr1);
-    let asked = [Output::Signal(Signal::Int), Output::Signal(Signal::Usr1), Output::Wait(None)];
+    process.signal(Signal::HUP, Target::Group);
+    process.handle_started(None);
+    process.signal(Signal::INT, Target::Group);
+    process.signal(Signal::USR1, Target::Group);
+    let asked = [signal(Signal::INT), signal(Signal::USR1), Output::Wait(None)];
     assert_eq!(outputs(&mut process, at(1)), asked);
-    process.signal(Signal::Quit);
-    (0..16).for_each(|_| process.signal(Signal::Usr2));
-    assert_eq!(outputs(&mut process, at(1))[..16], [Output::Signal(Signal::Usr2); 16]);
-    process.signal(Signal::Int);
+    process.signal(Signal::QUIT, Target::Group);
+    (0..16).for_each(|_| process.signal(Signal::USR2, Target::Group));
+    assert_eq!(outputs(&mut process, at(1))[..16], [signal(Signal::USR2); 16]);
+    process.signal(Signal::INT, Target::Group);
     process.handle_exit(Exit::Code(0));
     process.handle_end_of_output();
     assert_eq!(outputs(&mut process, at(1)), [Output::Closed, Output::Wait(None)]);

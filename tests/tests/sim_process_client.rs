@@ -122,7 +122,7 @@ fn a_socket_lives_for_as_long_as_its_server_is_heard() {
         let late = socket.next().await.unwrap();
         assert!(matches!(late, SocketEvent::Frame { seq: 1, .. }), "{late:?}");
         assert_eq!(world.now(), at_ms(3_600_000));
-        client.signal_process("box", &id, Signal::Int).await.unwrap();
+        client.signal_process("box", &id, Signal::INT).await.unwrap();
         let end = socket.next().await.unwrap();
         assert!(matches!(&end, SocketEvent::End(end) if end.signal.as_deref() == Some("SIGINT")), "{end:?}");
         assert_eq!(client.show_process("box", &id).await.unwrap().status, Status::Exited);

@@ -120,6 +120,11 @@ impl Driver {
         }
     }
 
+    /// The number of the leader.
+    pub(super) const fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
     fn watch(shared: &Arc<Shared>, handle: &Arc<Handle>, started: Started) -> io::Result<Self> {
         let watch = |fd| shared.runtime.watch(fd);
         let source = |(channel, fd)| Ok(Source { channel, descriptor: watch(fd)?, full: 0 });
@@ -317,10 +322,10 @@ impl Future for Driver {
                     this.killer.sweep(now);
                     continue;
                 }
-                Output::Signal(signal) => {
+                Output::Signal { signal, to } => {
                     // Nobody but a resume lets go on what is paused.
-                    if signal != Signal::Cont || this.shared.lock().paused.is_none() {
-                        this.killer.signal(signal);
+                    if signal != Signal::CONT || this.shared.lock().paused.is_none() {
+                        this.killer.signal(signal, to);
                     }
                     continue;
                 }

@@ -16,10 +16,13 @@ use super::{
     members::{Identity, Member, Scan, Scanner, Snapshot, signal},
 };
 use crate::runtime::sleep_until;
-use hangar_core::{Time, process};
+use hangar_core::{
+    Time,
+    process::{self, Target},
+};
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, kill_process_group, test_kill_process_group},
+    process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group},
 };
 use std::{
     collections::BTreeSet,
@@ -89,10 +92,16 @@ impl Killer {
         }
     }
 
-    /// Sends a signal to the group, while its leader is there.
-    pub(super) fn signal(&self, wanted: process::Signal) {
-        if let Some(wanted) = Signal::from_named_raw(wanted.number().into()) {
-            self.signal_group(wanted);
+    /// Sends a signal to the group or to its leader, while that is there.
+    pub(super) fn signal(&self, signal: process::Signal, to: Target) {
+        let Some(leader) = Pid::from_raw(self.leader.pid).filter(|_| !self.reaped) else { return };
+        let sent =
+            Signal::from_named_raw(signal.number().into()).map_or(Err(Errno::INVAL), |signal| match to {
+                Target::Group => kill_process_group(leader, signal),
+                Target::Leader => kill_process(leader, signal),
+            });
+        if let Err(error) = sent {
+            tracing::debug!(process.id = self.process_id, %error, signal = %signal.name(), "it was not signalled");
         }
     }
 

@@ -262,7 +262,8 @@ async fn run(
     let (told, driver) = match started {
         Some(Ok(started)) => match Driver::new(&shared, &handle, started).await {
             Ok(driver) => {
-                handle.drive(Waker::noop(), Process::handle_started);
+                let pid = driver.pid();
+                handle.drive(Waker::noop(), |process| process.handle_started(Some(pid)));
                 (Ok(Arc::clone(&handle)), Some(driver))
             }
             Err(error) => (Err(error), None),

@@ -93,7 +93,7 @@ pub enum Retention {
 
 impl Retention {
     /// The bytes of either.
-    const fn bytes(self) -> usize {
+    pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Ring { bytes } | Self::UntilRead { bytes } => bytes,
         }
@@ -213,6 +213,24 @@ impl Log {
         self.held = 0;
         if self.state == State::Open {
             self.state = State::Abandoned;
+        }
+    }
+
+    /// Drops the frames that end at `offset` or before it: everybody has read them, and nobody will come for them.
+    pub fn forget(&mut self, offset: u64) {
+        if self.growing.is_some() && self.next_offset <= offset {
+            // The newest frame has a number that a reader may have been told.
+            self.seal();
+        }
+        while let Some(oldest) = self.frames.front()
+            && oldest.end() <= offset
+        {
+            self.held -= oldest.data.len();
+            self.frames.pop_front();
+        }
+        if self.held == 0 {
+            // Whoever prints a lot now and then costs nothing in between.
+            (self.frames, self.block) = (VecDeque::new(), BytesMut::new());
         }
     }
 

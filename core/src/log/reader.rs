@@ -103,6 +103,11 @@ impl Reader {
         Self::at(log.oldest_seq() + index as u64, frame.or_else(growing).unwrap_or(log.next_offset))
     }
 
+    /// At the oldest output that is kept, whatever is replayed: for a reader that is there from the start.
+    pub fn oldest_kept(log: &Log) -> Self {
+        Self::at_index(log, 0)
+    }
+
     /// At the oldest output that is [replayed](Log::replaying).
     pub fn oldest(log: &mut Log) -> Self {
         let index = log.replayed();

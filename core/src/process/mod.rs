@@ -29,12 +29,16 @@ mod tty;
 use crate::{Time, log::Retention};
 use std::time::Duration;
 
-pub use signal::{Exit, Signal, signal_name, signal_number};
+pub use signal::{Exit, Signal, Target, signal_name, signal_number};
 pub use state::Process;
 pub use tty::TtySize;
 
 /// How long the exit is awaited after the sweep.
 pub const LOST: Duration = Duration::from_secs(5);
+
+/// How long output is awaited after the exit, while the reader has room, of a process that was told to end and whose output
+/// would be awaited to its end otherwise: what it printed last is in its pipe by then.
+pub const ENDED_DRAIN: Duration = Duration::from_millis(200);
 
 /// How a process is followed and ended.
 #[derive(Clone, Debug)]
@@ -43,12 +47,19 @@ pub struct Config {
     pub retention: Retention,
     /// Bytes of it that readers who come are given: the whole frames that hold the last of them.
     pub replay: u64,
+    /// What is kept of that once it is read.
+    pub keep: Keep,
+    /// Somebody will take a [seat](Process::seat): until then what it prints waits, up to the bytes of the retention.
+    pub awaits_reader: bool,
     /// It is killed this long after its start was asked for. If it has ended by then, its output is over.
     pub timeout: Option<Duration>,
+    /// Who is killed then: its group as by [`Process::kill`], or the leader alone, at once.
+    pub timeout_ends: Target,
     /// From TERM to KILL.
     pub grace: Duration,
-    /// How long output is awaited after the exit, while the reader has room.
-    pub drain: Duration,
+    /// How long output is awaited after the exit, while the reader has room. None: to its end, or [`ENDED_DRAIN`] once
+    /// it was told to end.
+    pub drain: Option<Duration>,
     /// Bytes of input that may wait.
     pub max_stdin: usize,
     /// It has a terminal of this size at first.
@@ -62,13 +73,26 @@ impl Default for Config {
         Self {
             retention: Retention::Ring { bytes: 256 * 1024 },
             replay: u64::MAX,
+            keep: Keep::Retained,
+            awaits_reader: false,
             timeout: None,
+            timeout_ends: Target::Group,
             grace: Duration::from_secs(3),
-            drain: Duration::from_secs(2),
+            drain: Some(Duration::from_secs(2)),
             max_stdin: 1024 * 1024,
             tty: None,
         }
     }
+}
+
+/// What is kept of output that was read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Keep {
+    /// As much as the retention says, for readers who come later.
+    Retained,
+    /// Nothing: what every reader with a [seat](Process::seat) has taken is dropped, and all that comes while nobody has
+    /// one.
+    Unread,
 }
 
 /// What the driver has to do next.
@@ -79,8 +103,13 @@ pub enum Output {
     /// Send KILL to each member of the group and to all that left it, until none is found; then
     /// [`Process::handle_swept`].
     Sweep,
-    /// Send this signal to the group: a client asked for it.
-    Signal(Signal),
+    /// Send this signal: a client asked for it, or the leader's time is over.
+    Signal {
+        /// Which.
+        signal: Signal,
+        /// To whom.
+        to: Target,
+    },
     /// Give its terminal this size.
     Resize(TtySize),
     /// The process is over and its output is read to its end: let go of it.

@@ -2,39 +2,45 @@
 
 use std::borrow::Cow;
 
-/// A signal that a client may send.
+/// A signal of Linux that a process can be sent, by its number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[repr(u8)]
+pub struct Signal(u8);
+
 #[expect(missing_docs, reason = "each is the signal of its name")]
-pub enum Signal {
-    Hup = 1,
-    Int = 2,
-    Quit = 3,
-    Kill = 9,
-    Usr1 = 10,
-    Usr2 = 12,
-    Term = 15,
-    Cont = 18,
-    Stop = 19,
+impl Signal {
+    pub const HUP: Self = Self(1);
+    pub const INT: Self = Self(2);
+    pub const QUIT: Self = Self(3);
+    pub const KILL: Self = Self(9);
+    pub const USR1: Self = Self(10);
+    pub const USR2: Self = Self(12);
+    pub const TERM: Self = Self(15);
+    pub const CONT: Self = Self(18);
+    pub const STOP: Self = Self(19);
 }
 
 impl Signal {
-    /// Every signal that a client may send.
-    pub const ALL: [Self; 9] = [
-        Self::Hup,
-        Self::Int,
-        Self::Quit,
-        Self::Kill,
-        Self::Usr1,
-        Self::Usr2,
-        Self::Term,
-        Self::Cont,
-        Self::Stop,
+    /// Every signal that a client of the process protocol may send.
+    pub const STANDARD: [Self; 9] = [
+        Self::HUP,
+        Self::INT,
+        Self::QUIT,
+        Self::KILL,
+        Self::USR1,
+        Self::USR2,
+        Self::TERM,
+        Self::CONT,
+        Self::STOP,
     ];
+
+    /// The one of this number: 1 to 31. The real-time signals are between programs that know each other.
+    pub const fn numbered(number: u8) -> Option<Self> {
+        if matches!(number, 1..=31) { Some(Self(number)) } else { None }
+    }
 
     /// Its number.
     pub const fn number(self) -> u8 {
-        self as u8
+        self.0
     }
 
     /// Its name: `SIGINT`.
@@ -42,11 +48,20 @@ impl Signal {
         signal_name(self.number())
     }
 
-    /// The one of this name, with or without `SIG` before it.
+    /// The [standard](Self::STANDARD) one of this name, with or without `SIG` before it.
     pub fn named(name: &str) -> Option<Self> {
         let short = |signal: &Self| signal.name().strip_prefix("SIG") == Some(name);
-        Self::ALL.into_iter().find(|signal| signal.name() == name || short(signal))
+        Self::STANDARD.into_iter().find(|signal| signal.name() == name || short(signal))
     }
+}
+
+/// Who of a process is sent a signal.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Target {
+    /// The process that was started, and none of its children.
+    Leader,
+    /// Each member of its group.
+    Group,
 }
 
 /// How a process ended: by itself, by a signal, or nobody knows.
@@ -132,10 +147,14 @@ mod tests {
 
     #[test]
     fn names_and_numbers_agree() {
-        for signal in Signal::ALL {
-            let name = format!("SIG{}", format!("{signal:?}").to_uppercase());
+        let short = ["HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP"];
+        for (signal, short) in Signal::STANDARD.into_iter().zip(short) {
+            let name = format!("SIG{short}");
             assert_eq!((&*signal.name(), Signal::named(&name)), (&*name, Some(signal)));
-            assert_eq!(Signal::named(&name[3..]), Some(signal));
+            assert_eq!(
+                (Signal::named(short), Signal::numbered(signal.number())),
+                (Some(signal), Some(signal))
+            );
             assert_eq!(
                 (Signal::named(&name.to_lowercase()), Signal::named(&format!("SIG{name}"))),
                 (None, None)
@@ -150,6 +169,8 @@ mod tests {
             assert_eq!(signal_number(&signal_name(number)), Some(number));
         }
         assert_eq!(signal_number("SIGNONE"), None);
+        assert_eq!([0, 32, 34, 255].map(Signal::numbered), [None; 4]);
+        assert_eq!(Signal::named("SIGWINCH"), None, "not one that clients of the process protocol may send");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Every transition of a process.
 
-use super::{Config, Exit, LOST, Output, Signal, StartFailure, TtySize, stdin::Stdin};
+use super::{
+    Config, ENDED_DRAIN, Exit, Keep, LOST, Output, Signal, StartFailure, Target, TtySize, stdin::Stdin,
+};
 use crate::{
     Time,
-    log::{Channel, Log},
+    audience::{Audience, Hold, Seat},
+    log::{Channel, Item, Log, Reader},
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, time::Duration};
@@ -20,11 +23,15 @@ pub struct Process {
     config: Config,
     now: Time,
     log: Log,
+    audience: Audience,
     stdin: Stdin,
+    pid: Option<u32>,
     life: Life,
     source: Source,
     kill: Kill,
-    signals: VecDeque<Signal>,
+    signals: VecDeque<(Signal, Target)>,
+    /// It was sent what ends processes.
+    told_to_end: bool,
     tty: Option<TtySize>,
     /// The size is to be told to the terminal.
     resized: bool,
@@ -52,7 +59,8 @@ enum Source {
     Open,
     /// The process is gone and somebody else holds its output open: time is left while the reader has room.
     Draining {
-        left: Duration,
+        /// None: until its end.
+        left: Option<Duration>,
         since: Time,
         had_room: bool,
     },
@@ -84,11 +92,14 @@ impl Process {
         Self {
             now,
             log: Log::new(config.retention).replaying(config.replay),
+            audience: Audience::new(config.retention.bytes(), config.awaits_reader, now),
             stdin: Stdin::new(config.max_stdin),
+            pid: None,
             life: Life::Starting,
             source: Source::Open,
             kill: Kill::Not,
             signals: VecDeque::new(),
+            told_to_end: false,
             tty: config.tty,
             resized: false,
             timeout_at: config.timeout.map(|timeout| now + timeout),
@@ -104,10 +115,11 @@ impl Process {
 
     // Inputs: what happened.
 
-    /// It runs.
-    pub fn handle_started(&mut self) {
+    /// It runs, with this number where its sandbox has numbers.
+    pub fn handle_started(&mut self, pid: Option<u32>) {
         if self.life == Life::Starting {
             self.life = Life::Running;
+            self.pid = pid;
         }
     }
 
@@ -127,7 +139,12 @@ impl Process {
     /// `ts_ms` is the wall clock's time of the read.
     pub fn handle_output(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
         match self.source {
-            Source::Open | Source::Draining { .. } => self.log.append(channel, ts_ms, data),
+            Source::Open | Source::Draining { .. } => {
+                let wanted = data.len().min(self.wants_output());
+                let taken = self.log.append(channel, ts_ms, &data[..wanted]);
+                self.forget();
+                taken
+            }
             Source::Drained | Source::Ended => data.len(),
         }
     }
@@ -145,7 +162,8 @@ impl Process {
             self.exit(exit);
             if let Source::Open = self.source {
                 // The last poll may be long ago: the time counts from the next one.
-                self.source = Source::Draining { left: self.config.drain, since: self.now, had_room: false };
+                let left = self.config.drain.or_else(|| self.told_to_end.then_some(ENDED_DRAIN));
+                self.source = Source::Draining { left, since: self.now, had_room: false };
             }
         }
     }
@@ -191,16 +209,30 @@ impl Process {
     pub fn kill(&mut self) {
         if self.kill == Kill::Not && !self.closed {
             self.kill = Kill::Asked;
+            self.told_to_end = true;
+            if let Source::Draining { left: left @ None, .. } = &mut self.source {
+                *left = Some(ENDED_DRAIN);
+            }
         }
     }
 
-    /// Sends a signal to its group.
-    pub fn signal(&mut self, signal: Signal) {
+    /// Ends it without asking first: KILL to its group and to what left that.
+    pub fn kill_now(&mut self) {
+        self.kill();
+        // Before it has started there is nobody to end.
+        if matches!(self.kill, Kill::Asked | Kill::Grace { .. }) && self.life != Life::Starting {
+            self.kill = Kill::Due;
+        }
+    }
+
+    /// Sends a signal, while it runs.
+    pub fn signal(&mut self, signal: Signal, to: Target) {
         if self.is_running() && !self.closed {
             if self.signals.len() == MAX_SIGNALS {
                 self.signals.pop_front();
             }
-            self.signals.push_back(signal);
+            self.signals.push_back((signal, to));
+            self.told_to_end |= matches!(signal, Signal::TERM | Signal::KILL);
         }
     }
 
@@ -251,7 +283,33 @@ impl Process {
         };
     }
 
+    // Readers that it knows of.
+
+    /// Gives a reader a seat: from here on the process waits for it as `hold` says.
+    pub fn seat(&mut self, reader: Reader, hold: Hold) -> Seat {
+        self.audience.join(reader, hold)
+    }
+
+    /// Takes what comes next for a reader.
+    pub fn take(&mut self, seat: &mut Seat) -> Option<Item> {
+        let item = seat.reader.take(&mut self.log)?;
+        self.audience.handle_taken(seat);
+        self.forget();
+        Some(item)
+    }
+
+    /// A reader goes.
+    pub fn leave(&mut self, seat: &Seat) {
+        self.audience.leave(seat);
+        self.forget();
+    }
+
     // Questions.
+
+    /// Its number in its sandbox, once it has started there.
+    pub const fn pid(&self) -> Option<u32> {
+        self.pid
+    }
 
     /// How it ended, once it has.
     pub const fn exit_status(&self) -> Option<Exit> {
@@ -294,7 +352,9 @@ impl Process {
     /// How many bytes of output may be read now; none while a slow reader is waited for, and once it has ended.
     pub fn wants_output(&self) -> usize {
         match self.source {
-            Source::Open | Source::Draining { .. } => self.log.room(),
+            Source::Open | Source::Draining { .. } => {
+                self.log.room().min(self.audience.room(self.log.end_offset()))
+            }
             Source::Drained => usize::MAX,
             Source::Ended => 0,
         }
@@ -347,10 +407,14 @@ impl Process {
             self.resized = false;
             return Output::Resize(size);
         }
-        if let Some(signal) = self.signals.pop_front() {
-            return Output::Signal(signal);
+        if let Some(signal) = self.next_signal() {
+            return signal;
         }
+        let room_at = self.audience.handle_time(self.now, self.log.end_offset());
         self.run_timeout();
+        if let Some(signal) = self.next_signal() {
+            return signal;
+        }
         self.run_drain();
         if let Some(output) = self.run_kill() {
             return output;
@@ -361,10 +425,14 @@ impl Process {
             self.closed = true;
             return Output::Closed;
         }
-        Output::Wait(self.next_deadline())
+        Output::Wait(self.next_deadline(room_at))
     }
 
-    fn next_deadline(&self) -> Option<Time> {
+    fn next_signal(&mut self) -> Option<Output> {
+        self.signals.pop_front().map(|(signal, to)| Output::Signal { signal, to })
+    }
+
+    fn next_deadline(&self, room_at: Option<Time>) -> Option<Time> {
         let is_draining = matches!(self.source, Source::Draining { .. });
         let timeout_at = self.timeout_at.filter(|_| is_draining || self.exit_status().is_none());
         let sweep_at = match self.kill {
@@ -372,11 +440,13 @@ impl Process {
             Kill::Not | Kill::Asked | Kill::Due | Kill::Sweeping | Kill::Swept => None,
         };
         let drained_at = match self.source {
-            Source::Draining { left, had_room: true, since } => Some(since + left),
+            Source::Draining { left: Some(left), had_room: true, since } => Some(since + left),
             Source::Draining { .. } | Source::Open | Source::Drained | Source::Ended => None,
         };
         let lost_at = self.lost_at.filter(|_| self.exit_status().is_none());
-        [timeout_at, sweep_at, drained_at, lost_at].into_iter().flatten().min()
+        // Where nothing is read any more there is nothing to have room for.
+        let room_at = room_at.filter(|_| matches!(self.source, Source::Open | Source::Draining { .. }));
+        [timeout_at, sweep_at, drained_at, lost_at, room_at].into_iter().flatten().min()
     }
 
     fn run_timeout(&mut self) {
@@ -386,7 +456,10 @@ impl Process {
                 self.end_drain();
             } else if self.exit_status().is_none() {
                 self.timed_out = self.kill == Kill::Not;
-                self.kill();
+                match self.config.timeout_ends {
+                    Target::Leader if self.is_running() => self.signal(Signal::KILL, Target::Leader),
+                    Target::Leader | Target::Group => self.kill(),
+                }
             }
         }
     }
@@ -402,8 +475,9 @@ impl Process {
 
     fn run_drain(&mut self) {
         let Source::Draining { left, since, had_room } = self.source else { return };
-        let left = if had_room { left.saturating_sub(self.now.since(since)) } else { left };
-        if left.is_zero() {
+        let passed = if had_room { self.now.since(since) } else { Duration::ZERO };
+        let left = left.map(|left| left.saturating_sub(passed));
+        if left.is_some_and(|left| left.is_zero()) {
             self.end_drain();
         } else {
             self.source = Source::Draining { left, since: self.now, had_room: self.has_room() };
@@ -446,6 +520,14 @@ impl Process {
     }
 
     fn has_room(&self) -> bool {
-        self.log.room() > 0
+        self.wants_output() > 0
+    }
+
+    /// Drops what everybody has read, where nothing is kept for who comes later.
+    fn forget(&mut self) {
+        if self.config.keep == Keep::Unread {
+            let lowest = self.audience.lowest().unwrap_or_else(|| self.log.end_offset());
+            self.log.forget(lowest);
+        }
     }
 }

@@ -153,7 +153,7 @@ impl Run {
             ..process::Config::default()
         };
         let mut process = Process::new(config, clock.now);
-        process.handle_started();
+        process.handle_started(None);
         let reader = Reader::oldest(process.log_mut());
         let attach = Attach::new(scenario.config.clone(), &process, reader, clock.now);
         Self {

@@ -4,7 +4,7 @@ use crate::{
     Close,
     exec::Encoding,
     log::{Channel, FRAME_MAX, Retention},
-    process::{Exit, Signal},
+    process::{Exit, Signal, Target},
 };
 use arbitrary::{Arbitrary, Result, Unstructured};
 use std::time::Duration;
@@ -63,7 +63,11 @@ pub(super) fn exit(u: &mut Unstructured<'_>) -> Result<Exit> {
 }
 
 pub(super) fn signal(u: &mut Unstructured<'_>) -> Result<Signal> {
-    Ok(*u.choose(&Signal::ALL)?)
+    Ok(*u.choose(&Signal::STANDARD)?)
+}
+
+pub(super) fn target(u: &mut Unstructured<'_>) -> Result<Target> {
+    Ok(*u.choose(&[Target::Group, Target::Leader])?)
 }
 
 pub(super) fn close(u: &mut Unstructured<'_>) -> Result<Close> {

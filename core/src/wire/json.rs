@@ -46,6 +46,11 @@ pub fn base64_into(text: &Text, out: &mut BytesMut) {
         joined = [head, body].concat();
         &joined
     };
+    base64_bytes_into(bytes, out);
+}
+
+/// The same of bytes in one piece.
+pub fn base64_bytes_into(bytes: &[u8], out: &mut BytesMut) {
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
     // The space is exactly what standard base64 needs, so this cannot fail; nothing is left if it did.

@@ -211,7 +211,7 @@ pub(super) struct Kill {
 
 fn named(name: &str) -> Result<Signal, String> {
     Signal::named(&name.to_uppercase())
-        .ok_or_else(|| format!("there is {}", Signal::ALL.map(Signal::name).join(", ")))
+        .ok_or_else(|| format!("there is {}", Signal::STANDARD.map(Signal::name).join(", ")))
 }
 
 impl Kill {

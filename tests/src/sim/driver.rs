@@ -4,7 +4,7 @@ use super::{family::Family, sandbox::Shared};
 use hangar_backends::{Handle, Runtime, runtime::Deadline};
 use hangar_core::{
     Time,
-    process::{Output, Signal},
+    process::{Output, Signal, Target},
 };
 use std::{
     future::Future,
@@ -42,18 +42,18 @@ impl Driver {
                     note("is terminated");
                     record.terminated_at.push(now);
                     family.watch();
-                    family.signal(Signal::Term, local, process, record);
+                    family.signal(Signal::TERM, Target::Group, local, process, record);
                     Ok(())
                 }
                 Output::Sweep => {
                     note("is swept");
                     record.swept_at.push(now);
-                    family.signal(Signal::Kill, local, process, record);
+                    family.signal(Signal::KILL, Target::Group, local, process, record);
                     *swept_at = Some(now + family.sweep_delay);
                     Ok(())
                 }
-                Output::Signal(signal) => {
-                    family.signal(signal, local, process, record);
+                Output::Signal { signal, to } => {
+                    family.signal(signal, to, local, process, record);
                     Ok(())
                 }
                 Output::Resize(_) => Ok(()),

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes};
 use hangar_core::{
     Time,
     log::Channel,
-    process::{Exit, Process, Signal},
+    process::{Exit, Process, Signal, Target},
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -208,23 +208,31 @@ impl Family {
         self.terminated = true;
     }
 
-    /// A signal to the group.
-    pub(super) fn signal(&mut self, signal: Signal, now: Time, process: &mut Process, record: &mut Record) {
+    /// A signal to the group, or to its leader alone.
+    pub(super) fn signal(
+        &mut self,
+        signal: Signal,
+        to: Target,
+        now: Time,
+        process: &mut Process,
+        record: &mut Record,
+    ) {
         let kills = match signal {
-            Signal::Kill => true,
-            Signal::Term => !self.ignores_term,
-            Signal::Hup | Signal::Int | Signal::Quit | Signal::Usr1 | Signal::Usr2 => true,
-            Signal::Cont | Signal::Stop => return,
+            Signal::KILL => true,
+            Signal::TERM => !self.ignores_term,
+            Signal::HUP | Signal::INT | Signal::QUIT | Signal::USR1 | Signal::USR2 => true,
+            // CONT, STOP, and what most programs do not hear.
+            _ => return,
         };
-        if signal == Signal::Kill {
-            self.lingers = false;
-        }
-        if kills {
+        if kills && to == Target::Group {
             self.hold = Duration::ZERO;
             self.held_until = None;
-            if self.alive {
-                self.die(Exit::Signal(signal.number()), now, process, record);
-            }
+        }
+        if signal == Signal::KILL && to == Target::Group {
+            self.lingers = false;
+        }
+        if kills && self.alive {
+            self.die(Exit::Signal(signal.number()), now, process, record);
         }
     }
 

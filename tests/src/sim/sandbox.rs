@@ -235,7 +235,7 @@ async fn start(
         Outcome::Runs => {
             shared.record(handle.id(), |record| record.started_at = Some(shared.runtime.now()));
             shared.note(handle.id(), "runs");
-            handle.drive(Waker::noop(), Process::handle_started);
+            handle.drive(Waker::noop(), |process| process.handle_started(None));
             let driver = Driver::new(Arc::clone(&shared), Arc::clone(&handle), Family::new(steps));
             (Ok(Arc::clone(&handle)), Some(driver))
         }

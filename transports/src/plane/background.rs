@@ -9,7 +9,7 @@ use hangar_backends::{
 };
 use hangar_core::{
     log::Retention,
-    process::{self, Exit, Process, Signal, TtySize},
+    process::{self, Exit, Process, Signal, Target, TtySize},
     wire::process::{FinishReason, Status, View},
 };
 use hyper::StatusCode;
@@ -229,10 +229,10 @@ impl Background {
 
     /// Sends a signal to its group. What is paused with its sandbox goes on with that alone.
     pub fn signal(&self, signal: Signal) -> Result<(), ApiError> {
-        if signal == Signal::Cont && self.sandbox.state() == sandboxes::State::Paused {
+        if signal == Signal::CONT && self.sandbox.state() == sandboxes::State::Paused {
             return Err(ApiError::sandbox_paused());
         }
-        self.while_it_runs(|process| process.signal(signal))
+        self.while_it_runs(|process| process.signal(signal, Target::Group))
     }
 
     /// Gives its terminal another size.

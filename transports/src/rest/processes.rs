@@ -149,7 +149,7 @@ pub(super) async fn signal(mut call: Call<'_>) -> Result<Response<Body>, ApiErro
     let (caller, background) = call.process()?;
     let SignalRequest { name } = call.json(&caller).await?;
     let signal = Signal::named(&name).ok_or_else(|| {
-        let known: Vec<Cow<'static, str>> = Signal::ALL.map(Signal::name).into();
+        let known: Vec<Cow<'static, str>> = Signal::STANDARD.map(Signal::name).into();
         let message = format!("name: no signal is named {name}; there is {}", known.join(", "));
         ApiError::bad_field("name", "unknown_signal", message)
     })?;

@@ -166,7 +166,7 @@ impl Run {
         let process = &mut self.pair.subject.process;
         match op {
             Op::Tick(tick) => self.clock.tick(*tick),
-            Op::Started => process.handle_started(),
+            Op::Started => process.handle_started(None),
             Op::Print(channel, bytes) => self.print(*channel, bytes),
             Op::Repeat(channel, bytes, times) => (0..*times).for_each(|_| self.print(*channel, bytes)),
             Op::Exit(exit) => process.handle_exit(*exit),

@@ -3,7 +3,7 @@
 use super::failure;
 use crate::{
     Time,
-    process::{Config, Exit, LOST, Output, Signal, TtySize},
+    process::{Config, ENDED_DRAIN, Exit, LOST, Output, Signal, Target, TtySize},
 };
 use std::{collections::VecDeque, time::Duration};
 
@@ -31,10 +31,11 @@ pub(super) struct Facts {
     nobody: bool,
     let_go: bool,
     closed: bool,
-    drain_left: Duration,
+    pub(super) told_to_end: bool,
+    drain_left: Option<Duration>,
     /// The last poll at which it was drained and there was room.
     drain_since: Option<Time>,
-    pub(super) signals: VecDeque<Signal>,
+    pub(super) signals: VecDeque<(Signal, Target)>,
     resized: Option<TtySize>,
 }
 
@@ -57,6 +58,7 @@ impl Facts {
             nobody: false,
             let_go: false,
             closed: false,
+            told_to_end: false,
             drain_left: config.drain,
             drain_since: None,
             signals: VecDeque::new(),
@@ -81,6 +83,9 @@ impl Facts {
     }
 
     pub(super) fn exited(&mut self, exit: Exit) {
+        if self.exit.is_none() {
+            self.drain_left = self.drain_left.or_else(|| self.told_to_end.then_some(ENDED_DRAIN));
+        }
         self.exit.get_or_insert(exit);
         self.signals.clear();
     }
@@ -93,8 +98,22 @@ impl Facts {
         }
     }
 
-    pub(super) const fn kill(&mut self) {
-        self.killed |= !self.let_go;
+    pub(super) fn kill(&mut self) {
+        if !self.let_go && !self.killed {
+            self.killed = true;
+            self.told_to_end = true;
+            if self.exit.is_some() {
+                self.drain_left.get_or_insert(ENDED_DRAIN);
+            }
+        }
+    }
+
+    pub(super) fn kill_now(&mut self) {
+        self.kill();
+        if !self.let_go && (self.started || self.exit.is_some()) {
+            self.terminated_at.get_or_insert(Time::ZERO);
+            self.group_gone = true;
+        }
     }
 
     pub(super) const fn end_of_output(&mut self) {
@@ -150,7 +169,8 @@ impl Facts {
             return Output::Resize(size);
         }
         if let Some(signal) = self.signals.pop_front() {
-            return Output::Signal(signal);
+            let (signal, to) = signal;
+            return Output::Signal { signal, to };
         }
         let timeout_at = self.timeout_at.filter(|_| self.exit.is_none() || self.is_followed());
         let timeout_at = match timeout_at {
@@ -159,7 +179,12 @@ impl Facts {
                     self.drained = true;
                 } else {
                     self.timed_out = !self.killed;
-                    self.killed = true;
+                    self.timeout_at = None;
+                    if self.config.timeout_ends == Target::Leader && self.started {
+                        self.told_to_end = true;
+                        return Output::Signal { signal: Signal::KILL, to: Target::Leader };
+                    }
+                    self.kill();
                 }
                 self.timeout_at = None;
                 None
@@ -203,10 +228,10 @@ impl Facts {
             return None;
         }
         if let Some(since) = self.drain_since {
-            self.drain_left = self.drain_left.saturating_sub(now.since(since));
+            self.drain_left = self.drain_left.map(|left| left.saturating_sub(now.since(since)));
         }
-        self.drained = self.drain_left.is_zero();
+        self.drained = self.drain_left.is_some_and(|left| left.is_zero());
         self.drain_since = (has_room && !self.drained).then_some(now);
-        self.drain_since.map(|since| since + self.drain_left)
+        Some(self.drain_since? + self.drain_left?)
     }
 }

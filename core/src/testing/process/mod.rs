@@ -9,7 +9,7 @@ use super::{Clock, Contract, Machine, Sort, Step, Tick, draw, log};
 use crate::{
     Time,
     log::{Channel, Item, Reader, Retention},
-    process::{Config, Exit, Output, Process, Signal, StartFailure, TtySize},
+    process::{Config, Exit, Keep, Output, Process, Signal, StartFailure, Target, TtySize},
 };
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;
@@ -43,12 +43,18 @@ pub enum Op {
     Exit(#[arbitrary(with = draw::exit)] Exit),
     /// It is killed.
     Kill,
+    /// It is killed at once.
+    KillNow,
     /// Its group is empty.
     GroupGone,
     /// The sweep was carried out.
     Swept,
     /// A signal is asked for, this many times.
-    Signal(#[arbitrary(with = draw::signal)] Signal, #[arbitrary(with = draw::size)] usize),
+    Signal(
+        #[arbitrary(with = draw::signal)] Signal,
+        #[arbitrary(with = draw::target)] Target,
+        #[arbitrary(with = draw::size)] usize,
+    ),
     /// Input comes for it.
     WriteStdin(#[arbitrary(with = draw::size)] usize),
     /// Input was written to it.
@@ -84,9 +90,12 @@ pub(super) fn config(u: &mut Unstructured<'_>) -> Result<Config> {
     Ok(Config {
         retention: draw::retention(u)?,
         replay: u64::MAX,
+        keep: Keep::Retained,
+        awaits_reader: false,
         timeout: if u.arbitrary()? { Some(draw::duration(u)?) } else { None },
+        timeout_ends: draw::target(u)?,
         grace: draw::duration(u)?,
-        drain: draw::duration(u)?,
+        drain: if u.ratio(3, 4u8)? { Some(draw::duration(u)?) } else { None },
         max_stdin: draw::size(u)?,
         tty: u.ratio(1, 4u8)?.then_some(TtySize { cols: 80, rows: 24 }),
     })
@@ -116,7 +125,7 @@ impl Machine for Subject {
         match output {
             Output::Wait(at) => Sort::Wait(*at),
             Output::Closed => Sort::Closed,
-            Output::Terminate | Output::Sweep | Output::Signal(_) | Output::Resize(_) => Sort::Act,
+            Output::Terminate | Output::Sweep | Output::Signal { .. } | Output::Resize(_) => Sort::Act,
         }
     }
 
@@ -126,7 +135,7 @@ impl Machine for Subject {
 
     fn disturb(&mut self) {
         let process = &mut self.process;
-        process.handle_started();
+        process.handle_started(None);
         process.handle_start_failed(&failure(), 0);
         process.handle_output(Channel::Stdout, 0, b"more");
         process.handle_end_of_output();
@@ -137,7 +146,7 @@ impl Machine for Subject {
         process.handle_stdin_written(1);
         process.handle_stdin_closed();
         process.kill();
-        process.signal(Signal::Int);
+        process.signal(Signal::INT, Target::Group);
         process.write_stdin(Bytes::from_static(b"more"));
         process.close_stdin();
         process.resize(TtySize { cols: 1, rows: 1 });
@@ -212,7 +221,7 @@ impl Run {
         match *op {
             Op::Tick(tick) => self.clock.tick(tick),
             Op::Started => {
-                self.subject.process.handle_started();
+                self.subject.process.handle_started(None);
                 self.facts.started();
             }
             Op::StartFailed => {
@@ -242,6 +251,10 @@ impl Run {
                 self.subject.process.kill();
                 self.facts.kill();
             }
+            Op::KillNow => {
+                self.subject.process.kill_now();
+                self.facts.kill_now();
+            }
             Op::GroupGone => {
                 self.subject.process.handle_group_gone();
                 self.facts.group_gone |= self.facts.terminated_at.is_some();
@@ -250,7 +263,7 @@ impl Run {
                 self.subject.process.handle_swept();
                 self.facts.swept();
             }
-            Op::Signal(signal, times) => self.signal(signal, times),
+            Op::Signal(signal, to, times) => self.signal(signal, to, times),
             Op::WriteStdin(len) => self.write_stdin(len),
             Op::StdinWritten(len) => {
                 self.subject.process.handle_stdin_written(len);
@@ -325,11 +338,12 @@ impl Run {
         }
     }
 
-    fn signal(&mut self, signal: Signal, times: usize) {
+    fn signal(&mut self, signal: Signal, to: Target, times: usize) {
         for _ in 0..times.min(40) {
-            self.subject.process.signal(signal);
+            self.subject.process.signal(signal, to);
             if self.facts.started && self.facts.exit.is_none() {
-                self.facts.signals.push_back(signal);
+                self.facts.signals.push_back((signal, to));
+                self.facts.told_to_end |= matches!(signal, Signal::TERM | Signal::KILL);
             }
         }
         let over = self.facts.signals.len().saturating_sub(16);

@@ -1,0 +1,230 @@
+//! The processes of a daemon, by number and by name: which one a request means, and how long one is known that has ended.
+//!
+//! Numbers are given again by the system, and a name may be given twice by clients: what runs comes before what has ended,
+//! and what came later before what came earlier. All are looked at, so that no name hides another (E2B's envd stops at the
+//! first one that has any).
+
+use crate::{Time, wire::envd::process::Selector};
+use std::{collections::BTreeMap, time::Duration};
+
+/// How long one that has ended is known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Config {
+    /// After its end, where only that is kept of it.
+    pub ended: Duration,
+    /// After its end, where what it printed is kept.
+    pub logged: Duration,
+    /// Those that have ended, at the most; past it the one that ended first is forgotten.
+    pub max_ended: usize,
+}
+
+impl Default for Config {
+    /// 30 s as envd has it, 10 min, 4096.
+    fn default() -> Self {
+        Self { ended: Duration::from_secs(30), logged: Duration::from_secs(600), max_ended: 4096 }
+    }
+}
+
+/// One of them, for as long as it is known.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Key(u64);
+
+/// The processes of a daemon; `T` is what the shell knows of each.
+#[derive(Debug)]
+pub struct Roster<T> {
+    config: Config,
+    /// In the order in which they came.
+    entries: BTreeMap<u64, Entry<T>>,
+    /// Those that have ended, in that order.
+    ended: Vec<u64>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    pid: u32,
+    tag: Option<String>,
+    logged: bool,
+    ended_at: Option<Time>,
+    value: T,
+}
+
+impl<T> Entry<T> {
+    fn is(&self, selector: &Selector) -> bool {
+        match selector {
+            Selector::Pid(pid) => self.pid == *pid,
+            Selector::Tag(tag) => self.tag.as_ref() == Some(tag),
+        }
+    }
+}
+
+impl<T> Roster<T> {
+    /// Nobody.
+    pub const fn new(config: Config) -> Self {
+        Self { config, entries: BTreeMap::new(), ended: Vec::new(), next: 0 }
+    }
+
+    /// One more, that runs. `logged`: what it prints is kept after its end.
+    ///
+    /// One that has ended and had its name or, without a log, its number is forgotten.
+    pub fn insert(&mut self, pid: u32, tag: Option<String>, logged: bool, value: T) -> Key {
+        self.entries.retain(|_, entry| {
+            let same_pid = entry.pid == pid && !entry.logged;
+            let same_tag = tag.is_some() && entry.tag == tag;
+            entry.ended_at.is_none() || !(same_pid || same_tag)
+        });
+        self.ended.retain(|key| self.entries.contains_key(key));
+        let key = self.next;
+        self.next += 1;
+        self.entries.insert(key, Entry { pid, tag, logged, ended_at: None, value });
+        Key(key)
+    }
+
+    /// It ended.
+    pub fn handle_ended(&mut self, key: Key, now: Time) {
+        if let Some(entry) = self.entries.get_mut(&key.0).filter(|entry| entry.ended_at.is_none()) {
+            entry.ended_at = Some(now);
+            self.ended.push(key.0);
+            while self.ended.len() > self.config.max_ended {
+                let first = self.ended.remove(0);
+                self.entries.remove(&first);
+            }
+        }
+    }
+
+    /// The one that is meant.
+    pub fn find(&self, selector: &Selector, now: Time) -> Option<&T> {
+        let known = |entry: &&Entry<T>| self.until(entry).is_none_or(|until| now < until);
+        let found = || self.entries.values().rev().filter(|entry| entry.is(selector)).filter(known);
+        let running = found().find(|entry| entry.ended_at.is_none());
+        running.or_else(|| found().next()).map(|entry| &entry.value)
+    }
+
+    /// Those that run, in the order in which they came.
+    pub fn running(&self) -> impl Iterator<Item = &T> {
+        self.entries.values().filter(|entry| entry.ended_at.is_none()).map(|entry| &entry.value)
+    }
+
+    /// Whether it is known.
+    pub fn contains(&self, key: Key) -> bool {
+        self.entries.contains_key(&key.0)
+    }
+
+    /// How many are known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nobody is.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets those whose time is over. Returns when there will be one, where there may.
+    pub fn forget(&mut self, now: Time) -> Option<Time> {
+        let over = |entry: &Entry<T>| self.until(entry).is_some_and(|until| until <= now);
+        let over: Vec<u64> =
+            self.entries.iter().filter(|(_, entry)| over(entry)).map(|(key, _)| *key).collect();
+        for key in over {
+            self.entries.remove(&key);
+        }
+        self.ended.retain(|key| self.entries.contains_key(key));
+        self.ended.iter().filter_map(|key| self.until(self.entries.get(key)?)).min()
+    }
+
+    /// Until when one is known; None while it runs.
+    fn until(&self, entry: &Entry<T>) -> Option<Time> {
+        let Config { ended, logged, .. } = self.config;
+        Some(entry.ended_at? + if entry.logged { logged } else { ended })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: Config =
+        Config { ended: Duration::from_secs(30), logged: Duration::from_secs(600), max_ended: 3 };
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn tag(tag: &str) -> Selector {
+        Selector::Tag(tag.into())
+    }
+
+    #[test]
+    fn each_name_of_several_is_found() {
+        let mut roster = Roster::new(CONFIG);
+        for (pid, name) in [(10, "a"), (11, "b"), (12, "c"), (13, "d")] {
+            roster.insert(pid, Some(name.into()), false, name);
+        }
+        for name in ["a", "b", "c", "d"] {
+            assert_eq!(roster.find(&tag(name), at(0)), Some(&name));
+        }
+        assert_eq!((roster.find(&tag("e"), at(0)), roster.find(&Selector::Pid(9), at(0))), (None, None));
+        assert_eq!(roster.running().copied().collect::<String>(), "abcd");
+    }
+
+    #[test]
+    fn of_two_with_one_name_the_newest_that_runs_is_meant() {
+        let mut roster = Roster::new(CONFIG);
+        roster.insert(1, Some("a".into()), false, "old");
+        let new = roster.insert(2, Some("a".into()), false, "new");
+        assert_eq!(roster.find(&tag("a"), at(0)), Some(&"new"));
+        roster.handle_ended(new, at(0));
+        assert_eq!(roster.find(&tag("a"), at(1)), Some(&"old"));
+        assert_eq!(roster.find(&Selector::Pid(2), at(1)), Some(&"new"));
+    }
+
+    #[test]
+    fn an_end_is_known_for_its_time_and_no_longer() {
+        let mut roster = Roster::new(CONFIG);
+        let plain = roster.insert(1, Some("a".into()), false, "plain");
+        let logged = roster.insert(2, Some("b".into()), true, "logged");
+        roster.handle_ended(plain, at(10));
+        roster.handle_ended(logged, at(10));
+        roster.handle_ended(plain, at(20));
+        assert_eq!(roster.running().count(), 0);
+        assert_eq!(
+            (roster.find(&Selector::Pid(1), at(39)), roster.find(&tag("a"), at(39))),
+            (Some(&"plain"), Some(&"plain"))
+        );
+        assert_eq!(roster.forget(at(39)), Some(at(40)));
+        assert_eq!(
+            (roster.find(&Selector::Pid(1), at(40)), roster.find(&tag("b"), at(40))),
+            (None, Some(&"logged"))
+        );
+        assert_eq!(
+            (roster.forget(at(609)), roster.forget(at(610)), roster.is_empty()),
+            (Some(at(610)), None, true)
+        );
+    }
+
+    #[test]
+    fn a_number_or_a_name_that_is_given_again_forgets_who_had_it() {
+        let mut roster = Roster::new(CONFIG);
+        let plain = roster.insert(1, Some("a".into()), false, "plain");
+        let logged = roster.insert(2, Some("b".into()), true, "logged");
+        roster.handle_ended(plain, at(0));
+        roster.handle_ended(logged, at(0));
+        roster.insert(1, None, false, "third");
+        roster.insert(2, None, false, "fourth");
+        assert_eq!((roster.find(&tag("a"), at(1)), roster.find(&tag("b"), at(1))), (None, Some(&"logged")));
+        assert_eq!(roster.find(&Selector::Pid(2), at(1)), Some(&"fourth"));
+        roster.insert(5, Some("b".into()), false, "fifth");
+        assert_eq!((roster.find(&tag("b"), at(1)), roster.len()), (Some(&"fifth"), 3));
+    }
+
+    #[test]
+    fn what_has_ended_is_bounded() {
+        let mut roster = Roster::new(CONFIG);
+        for pid in 0..100 {
+            let key = roster.insert(pid, None, pid % 2 == 0, pid);
+            roster.handle_ended(key, at(0));
+            assert!(roster.len() <= CONFIG.max_ended);
+        }
+        assert_eq!(roster.find(&Selector::Pid(99), at(0)), Some(&99));
+    }
+}
