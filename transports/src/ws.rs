@@ -11,9 +11,12 @@
 
 mod outbox;
 
-use crate::plane::{
-    follow::{Event, FollowStream},
-    tickets::Mode,
+use crate::{
+    http,
+    plane::{
+        follow::{Event, FollowStream},
+        tickets::Mode,
+    },
 };
 use bytes::{Bytes, BytesMut};
 use hangar_backends::{
@@ -144,9 +147,21 @@ enum Gone {
     Done,
 }
 
+impl http::Upgrade for Upgrade {
+    fn begin(self: Box<Self>, io: Box<dyn Io>, came: Bytes) -> Box<dyn http::Session> {
+        Box::new(Session::new(io, came, *self))
+    }
+}
+
+impl http::Session for Session {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_open(cx)
+    }
+}
+
 impl Session {
     /// A session on a socket of which `came` was read already.
-    pub(crate) fn new(io: Box<dyn Io>, came: Bytes, upgrade: Upgrade) -> Self {
+    fn new(io: Box<dyn Io>, came: Bytes, upgrade: Upgrade) -> Self {
         let Upgrade { stream, mode } = upgrade;
         let runtime = Arc::clone(stream.plane().runtime());
         let (now, background) = (runtime.now(), Arc::clone(stream.background()));
@@ -183,7 +198,7 @@ impl Session {
     }
 
     /// Ready once the socket can be closed.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut budget = BUDGET;
         loop {
             let now = self.runtime.now();

@@ -5,7 +5,7 @@ mod processes;
 mod socket;
 mod url;
 
-use crate::http_io::HttpIo;
+use crate::http::socket::HttpIo;
 use bytes::Bytes;
 use hangar_backends::{
     Runtime,

@@ -10,7 +10,7 @@
 //! pipe only, so that nothing in it waits.
 
 use super::{Client, ClientError, refusal};
-use crate::http_io::HttpIo;
+use crate::http::socket::HttpIo;
 use bytes::{Buf, Bytes, BytesMut};
 use hangar_backends::{
     Runtime,

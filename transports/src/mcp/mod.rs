@@ -24,11 +24,11 @@ mod tools;
 
 use crate::{
     ApiError,
+    http::Connection,
     plane::{
         notices::{Notices, Purpose},
         tokens::Caller,
     },
-    server::Connection,
     sse::{Flow, Source},
 };
 use bytes::BytesMut;

@@ -5,7 +5,7 @@ use super::{
     streams::{EntryParts, Open},
     tokens::Caller,
 };
-use crate::{ApiError, metrics::Kind, server::Connection};
+use crate::{ApiError, http::Connection, metrics::Kind};
 use bytes::Bytes;
 use hangar_backends::{
     Handle, Sandbox,

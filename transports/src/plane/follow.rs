@@ -6,7 +6,7 @@ use super::{
     streams::{EntryParts, Open, Place},
     tokens::Caller,
 };
-use crate::{ApiError, metrics::Kind, server::Connection};
+use crate::{ApiError, http::Connection, metrics::Kind};
 use hangar_backends::{
     Runtime,
     handle::Reading,

@@ -11,7 +11,7 @@ use super::{
     streams::{EntryParts, Leased, Open, Place},
     tokens::Caller,
 };
-use crate::{ApiError, api::sandbox::ListView, metrics::Kind, server::Connection};
+use crate::{ApiError, api::sandbox::ListView, http::Connection, metrics::Kind};
 use hangar_backends::{Runtime, handle::Reading, runtime::Deadline};
 use hangar_core::{Close, Time, log::CursorAhead, process::Process};
 use serde_json::json;

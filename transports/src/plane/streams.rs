@@ -8,8 +8,8 @@ mod table;
 use super::lock;
 use crate::{
     Settings,
+    http::{Connection, Stuck},
     metrics::{Kind, Metrics},
-    server::{Connection, Stuck},
 };
 use hangar_backends::{Handle, Runtime, runtime::sleep_until};
 use hangar_core::{

@@ -17,10 +17,10 @@ mod tokens;
 use crate::{
     ApiError, Plane,
     body::Body,
+    http::{self, Connection},
     mcp::{Handler, plane::PlaneHandler, session::table::Sessions},
     metrics,
     query::{Query, cursor},
-    server::Connection,
 };
 use bytes::Bytes;
 use hyper::{
@@ -93,17 +93,6 @@ impl Service {
     /// The plane it is the interface of.
     pub const fn plane(&self) -> &Arc<Plane> {
         &self.plane
-    }
-
-    /// Answers a request, whatever it is.
-    pub async fn answer(
-        &self,
-        mut request: Request<Incoming>,
-        connection: Arc<Connection>,
-    ) -> Response<Body> {
-        let response = self.answer_unread(&mut request, connection).await;
-        request::drop_rest(&**self.plane.runtime(), &mut request, response.status()).await;
-        response
     }
 
     /// Answers a request; its body may be left unread.
@@ -193,6 +182,16 @@ impl Service {
             return ApiError::shutting_down().response();
         }
         text("application/json", "{\"status\":\"ok\"}".to_owned())
+    }
+}
+
+impl http::Service for Service {
+    type Body = Body;
+
+    async fn answer(&self, mut request: Request<Incoming>, connection: Arc<Connection>) -> Response<Body> {
+        let response = self.answer_unread(&mut request, connection).await;
+        request::drop_rest(&**self.plane.runtime(), &mut request, response.status()).await;
+        response
     }
 }
 

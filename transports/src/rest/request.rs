@@ -1,14 +1,14 @@
 //! The body of a request: its type, its length, its JSON and its fields.
 
 use super::{Call, Caller};
-use crate::{ApiError, api::parse};
+use crate::{ApiError, api::parse, http};
 use bytes::Bytes;
 use hangar_backends::{Runtime, runtime::until};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{
     Request, StatusCode,
     body::{Body, Incoming},
-    header::{CONTENT_TYPE, EXPECT},
+    header::CONTENT_TYPE,
 };
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -19,30 +19,14 @@ const MAX_BODY: usize = 1024 * 1024;
 /// A body has to be there within this.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What an answer left unread of a body has to be there within this.
-const REST_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Reads what an answer of this status left unread of a request's body, and drops it. A connection that is closed
-/// with bytes unread is reset, and the reset may reach the client before it has read the answer.
-///
-/// Not waited for are a body that is too long, one that was waited for already, and one whose client waits to be
-/// asked for it.
+/// Drops what an answer of this status left unread of a request's body. Not waited for are a body that is too long, and
+/// one that was waited for already.
 pub(super) async fn drop_rest(runtime: &dyn Runtime, request: &mut Request<Incoming>, status: StatusCode) {
     let given_up = matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT);
     let too_long = request.body().size_hint().lower() > MAX_BODY as u64;
-    if given_up || too_long || request.headers().contains_key(EXPECT) {
-        return;
+    if !given_up && !too_long {
+        http::drop_unread(runtime, request, MAX_BODY).await;
     }
-    let body = request.body_mut();
-    let rest = async {
-        let mut left = MAX_BODY;
-        while left > 0
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-        }
-    };
-    until(runtime, runtime.now() + REST_TIMEOUT, rest).await;
 }
 
 impl Call<'_> {

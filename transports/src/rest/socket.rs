@@ -42,7 +42,7 @@ pub(super) fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         Following::streamed(start, Encoding::Base64, None),
     )?;
     call.plane.redeem(token)?;
-    call.connection.upgrade(Upgrade::new(stream, ticket.mode()));
+    call.connection.upgrade(Box::new(Upgrade::new(stream, ticket.mode())));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();

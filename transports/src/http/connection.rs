@@ -1,11 +1,6 @@
 //! One connection, which can be finished gently or aborted.
 
-use super::{Stuck, io::Observed};
-use crate::http_io::HttpIo;
-use crate::{
-    rest::Service,
-    ws::{Session, Upgrade},
-};
+use super::{Service, Stuck, Upgrade, observed::Observed, socket::HttpIo};
 use hangar_backends::{
     Runtime,
     runtime::{Io, Timer},
@@ -46,7 +41,7 @@ pub struct Connection {
     left: AtomicBool,
     waker: Mutex<Option<Waker>>,
     /// What it becomes after the answer that is being sent.
-    upgrade: Mutex<Option<Upgrade>>,
+    upgrade: Mutex<Option<Box<dyn Upgrade>>>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -72,8 +67,8 @@ impl Connection {
         })
     }
 
-    /// It becomes a WebSocket after the answer that is being sent.
-    pub(crate) fn upgrade(&self, to: Upgrade) {
+    /// It becomes this after the answer that is being sent.
+    pub fn upgrade(&self, to: Box<dyn Upgrade>) {
         *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
     }
 
@@ -148,7 +143,7 @@ impl Drop for Connection {
 }
 
 /// Serves it to its end.
-pub(super) async fn serve(io: Box<dyn Io>, connection: Arc<Connection>, service: Arc<Service>) {
+pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connection>, service: Arc<S>) {
     let clock = Clock::new(Arc::clone(&connection.runtime));
     let observed = HttpIo(Observed::new(io, Arc::clone(&connection)));
     let per_request = Arc::clone(&connection);
@@ -203,7 +198,7 @@ pub(super) async fn serve(io: Box<dyn Io>, connection: Arc<Connection>, service:
     match upgrade {
         None => drop(std::future::poll_fn(|cx| Pin::new(&mut io).poll_shutdown(cx)).await),
         Some(upgrade) => {
-            let mut session = Session::new(Box::new(io), parts.read_buf, upgrade);
+            let mut session = upgrade.begin(Box::new(io), parts.read_buf);
             std::future::poll_fn(|cx| {
                 *connection.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
                 if connection.abort.load(Ordering::SeqCst) {

@@ -1,0 +1,62 @@
+//! The body of an answer: one piece, or a stream that pulls.
+
+use super::stream::ProcessStream;
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+/// What is sent after an answer's head.
+#[derive(Debug)]
+pub enum Body {
+    /// All at once; None once it is sent.
+    Full(Option<Bytes>),
+    /// A process that is followed.
+    Process(Box<ProcessStream>),
+}
+
+impl Body {
+    /// Nothing.
+    pub const fn empty() -> Self {
+        Self::Full(None)
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match &mut *self {
+            Self::Full(bytes) => Poll::Ready(bytes.take()),
+            Self::Process(stream) => stream.poll(cx),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Process(stream) => stream.is_ended(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Process(_) => SizeHint::default(),
+        }
+    }
+}

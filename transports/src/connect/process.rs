@@ -1,0 +1,292 @@
+//! The methods of `process.Process`: to start, to follow, to list, to signal.
+
+use super::{
+    Body, Daemon, answer,
+    call::{Call, Extensions, Head, Retention},
+    stream::{Opening, ProcessStream},
+};
+use hangar_backends::{
+    Handle,
+    sandbox::{Command, Spec, StartError},
+};
+use hangar_core::{
+    audience::Hold,
+    log::{self, CursorAhead, Log, Reader},
+    process::{self, Keep, Process, Signal, Target, TtySize},
+    roster::Key,
+    subscription,
+    wire::{
+        connect::{Code, RpcError},
+        envd::process::{
+            ConnectRequest, Empty, ListResponse, ProcessConfig, ProcessInfo, ProcessSelector, Pty, Selector,
+            SendSignalRequest, StartRequest, UpdateRequest, selected,
+        },
+    },
+};
+use hyper::Response;
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::Waker,
+};
+use tokio::sync::Mutex;
+
+/// Bytes that may wait between a process and the slowest of those that it waits for.
+const WINDOW: usize = 256 * 1024;
+
+/// The most that a client may have kept.
+const MAX_KEPT: u64 = 64 * 1024 * 1024;
+
+/// The first number of those that never ran: above what Linux gives to processes (2^22).
+const NEVER_RAN: u32 = 1 << 30;
+
+/// A process that was started here.
+pub(super) struct Entry {
+    pub(super) pid: u32,
+    tag: Option<String>,
+    config: ProcessConfig,
+    pub(super) handle: Arc<Handle>,
+    pub(super) is_tty: bool,
+    /// Held by who writes to it: what two write is not mixed.
+    pub(super) input: Mutex<()>,
+    /// Whether it waits for those who come later.
+    holds: Hold,
+}
+
+impl Daemon {
+    /// The process that is meant.
+    pub(super) fn find(&self, process: Option<ProcessSelector>) -> Result<Arc<Entry>, RpcError> {
+        let selector = selected(process)?;
+        let found = self.roster().find(&selector, self.runtime.now()).map(Arc::clone);
+        found.ok_or_else(|| {
+            let message = match &selector {
+                Selector::Pid(pid) => format!("no process with pid {pid}"),
+                Selector::Tag(tag) => format!("no process with tag {tag:?}"),
+            };
+            RpcError::new(Code::NotFound, message)
+        })
+    }
+}
+
+/// Starts a process, and follows it.
+pub(super) async fn start(
+    call: &Call<'_>,
+    head: &Head,
+    request: StartRequest,
+) -> Result<Response<Body>, RpcError> {
+    let daemon = call.daemon;
+    if daemon.shutting_down.load(Ordering::SeqCst) {
+        return Err(RpcError::new(Code::Unavailable, "the daemon is shutting down"));
+    }
+    let StartRequest { process, pty, tag, stdin } = request;
+    let config = process.ok_or_else(|| bad("process: must be set"))?;
+    let tty = pty.map(size).transpose()?;
+    let stdin = stdin.unwrap_or(true) || tty.is_some();
+    let followed = followed(head, tty)?;
+    let hold = match head.extensions.retention {
+        Some(Retention::UntilRead) => Hold::Always,
+        Some(Retention::Ring { .. }) => Hold::Never,
+        None => Hold::WhileMoving,
+    };
+    let holds = if head.extensions.retention.is_some() { Hold::Never } else { Hold::WhileMoving };
+    let logged = followed.keep == Keep::Retained;
+    let spec = spec(daemon, head, &config, stdin, followed);
+    let handle = daemon.sandbox.start(spec).await.map_err(start_error)?;
+    // From here on it is known, whether its client is there or not.
+    let pid = handle.look(Process::pid).unwrap_or_else(never_ran);
+    let tag = tag.filter(|tag| !tag.is_empty());
+    let entry = Arc::new(Entry {
+        pid,
+        tag: tag.clone(),
+        config,
+        handle,
+        is_tty: tty.is_some(),
+        input: Mutex::default(),
+        holds,
+    });
+    let key = daemon.roster().insert(pid, tag, logged, Arc::clone(&entry));
+    daemon.runtime.spawn(Box::pin(forget(Arc::clone(daemon), Arc::clone(&entry), key)));
+    let begin = |log: &mut Log| Ok(Reader::oldest_kept(log));
+    follow(call, head, &entry, hold, begin)
+}
+
+/// Follows a process.
+pub(super) fn connect(
+    call: &Call<'_>,
+    head: &Head,
+    request: ConnectRequest,
+) -> Result<Response<Body>, RpcError> {
+    let entry = call.daemon.find(request.process)?;
+    let since = head.extensions.since;
+    follow(call, head, &entry, entry.holds, |log| match since {
+        None => Ok(Reader::newest(log)),
+        Some(since) => Reader::at_offset(log, since),
+    })
+}
+
+fn follow(
+    call: &Call<'_>,
+    head: &Head,
+    entry: &Arc<Entry>,
+    hold: Hold,
+    begin: impl FnOnce(&mut Log) -> Result<Reader, CursorAhead>,
+) -> Result<Response<Body>, RpcError> {
+    let tells_exit = head.extensions.is_known();
+    let config =
+        subscription::Config { keep_alive: head.keep_alive, deadline: head.deadline, hold, tells_exit };
+    let now = call.daemon.runtime.now();
+    let reading = entry.handle.reader();
+    let subscription = reading.read(Waker::noop(), |process| {
+        let reader = begin(process.log_mut())?;
+        Ok(subscription::Subscription::new(config, process, reader, now))
+    });
+    let subscription =
+        subscription.map_err(|error: CursorAhead| RpcError::new(Code::OutOfRange, error.to_string()))?;
+    let opening = Opening {
+        pid: entry.pid,
+        reading,
+        subscription,
+        codec: head.codec,
+        extended: tells_exit,
+        deadline: head.deadline,
+        connection: Arc::clone(&call.connection),
+    };
+    let stream = ProcessStream::open(call.daemon, opening);
+    Ok(answer::stream(head.codec, Body::Process(Box::new(stream))))
+}
+
+/// Waits for its end, and for the time after which nobody can ask for it any more.
+async fn forget(daemon: Arc<Daemon>, entry: Arc<Entry>, key: Key) {
+    let watcher = entry.handle.watcher();
+    drop(entry);
+    poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over)).await;
+    drop(watcher);
+    daemon.roster().handle_ended(key, daemon.runtime.now());
+    loop {
+        let next = daemon.roster().forget(daemon.runtime.now());
+        let Some(at) = next.filter(|_| daemon.roster().contains(key)) else { return };
+        hangar_backends::runtime::sleep_until(&*daemon.runtime, at).await;
+    }
+}
+
+fn spec(daemon: &Daemon, head: &Head, config: &ProcessConfig, stdin: bool, process: process::Config) -> Spec {
+    let settings = daemon.settings();
+    let mut env = settings.variables.clone();
+    env.extend(config.envs.clone());
+    Spec {
+        id: daemon.new_id(),
+        command: Command::Argv([config.cmd.clone()].into_iter().chain(config.args.iter().cloned()).collect()),
+        cwd: config.cwd.clone().filter(|cwd| !cwd.is_empty()).or_else(|| settings.directory.clone()),
+        env,
+        user: head.user.clone().or_else(|| settings.user.clone()),
+        stdin,
+        process,
+    }
+}
+
+/// How a process is followed and ended. Without a word of hangar's as envd does it: nothing is kept of what was read, its
+/// output is awaited to its end, and its time ends the process alone.
+fn followed(head: &Head, tty: Option<TtySize>) -> Result<process::Config, RpcError> {
+    let Extensions { retention, log, since } = head.extensions;
+    if since.is_some() {
+        return Err(bad("hangar-since: a process that is being started has no output yet"));
+    }
+    let ring = match retention {
+        Some(Retention::Ring { bytes }) => bytes as u64,
+        Some(Retention::UntilRead) | None => WINDOW as u64,
+    };
+    let kept = log.unwrap_or(0);
+    if kept.max(ring) > MAX_KEPT {
+        return Err(bad(format!("hangar-log, hangar-retention: at most {MAX_KEPT} bytes are kept")));
+    }
+    let is_known = head.extensions.is_known();
+    let bytes = usize::try_from(ring.max(kept)).unwrap_or(usize::MAX);
+    Ok(process::Config {
+        retention: log::Retention::Ring { bytes },
+        replay: kept,
+        keep: if is_known { Keep::Retained } else { Keep::Unread },
+        awaits_reader: true,
+        timeout: head.timeout,
+        timeout_ends: if is_known { Target::Group } else { Target::Leader },
+        drain: None,
+        tty,
+        ..process::Config::default()
+    })
+}
+
+fn size(pty: Pty) -> Result<TtySize, RpcError> {
+    let size = pty.size.unwrap_or_default();
+    let side = |name, value: u32| {
+        u16::try_from(value).map_err(|_| bad(format!("pty.size.{name}: {value} is more than {}", u16::MAX)))
+    };
+    Ok(TtySize { cols: side("cols", size.cols)?, rows: side("rows", size.rows)? })
+}
+
+/// A number for what could not be started: whoever follows it needs one.
+fn never_ran() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEVER_RAN | (NEXT.fetch_add(1, Ordering::Relaxed) & (NEVER_RAN - 1))
+}
+
+/// What runs.
+pub(super) fn list(daemon: &Daemon) -> ListResponse {
+    let info = |entry: &Arc<Entry>| ProcessInfo {
+        config: Some(entry.config.clone()),
+        pid: entry.pid,
+        tag: entry.tag.clone(),
+    };
+    ListResponse { processes: daemon.roster().running().map(info).collect() }
+}
+
+/// Gives a terminal another size.
+pub(super) fn update(daemon: &Daemon, request: UpdateRequest) -> Result<Empty, RpcError> {
+    let entry = daemon.find(request.process)?;
+    let Some(pty) = request.pty else { return Ok(Empty {}) };
+    let size = size(pty)?;
+    if !entry.is_tty {
+        return Err(RpcError::new(Code::FailedPrecondition, "pty: the process has no terminal"));
+    }
+    entry.handle.command(|process| process.resize(size));
+    Ok(Empty {})
+}
+
+/// Sends a signal.
+pub(super) fn signal(daemon: &Daemon, request: SendSignalRequest) -> Result<Empty, RpcError> {
+    let signal = request.checked_signal()?;
+    let group = request.group;
+    let entry = daemon.find(request.process)?;
+    let sent = entry.handle.command(|process| match (group, process.is_running()) {
+        // Also what is left of a group whose leader is gone.
+        (true, _) if signal == Signal::KILL && !process.is_over() => {
+            process.kill_now();
+            true
+        }
+        (_, false) => false,
+        (group, true) => {
+            process.signal(signal, if group { Target::Group } else { Target::Leader });
+            true
+        }
+    });
+    let gone = || RpcError::new(Code::NotFound, format!("the process with pid {} has ended", entry.pid));
+    sent.then_some(Empty {}).ok_or_else(gone)
+}
+
+fn start_error(error: StartError) -> RpcError {
+    let code = match &error {
+        StartError::BadCwd(_) | StartError::TooLong { .. } => Code::InvalidArgument,
+        StartError::BadUser(_) => Code::Unauthenticated,
+        StartError::Unsupported { .. } => Code::Unimplemented,
+        StartError::Exhausted(_) => Code::ResourceExhausted,
+        StartError::Paused => Code::FailedPrecondition,
+        StartError::Destroyed => Code::Unavailable,
+        StartError::Broken(_) => Code::Internal,
+    };
+    RpcError::new(code, error.to_string())
+}
+
+fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> RpcError {
+    RpcError::new(Code::InvalidArgument, message)
+}
