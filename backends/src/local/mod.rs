@@ -15,6 +15,8 @@
 //!   signals are handled: those that the server *ignores* its commands ignore too, so a binary that may have been
 //!   started with INT or QUIT ignored (as a script's background job is) should handle them.
 
+mod acting;
+mod child;
 mod driver;
 mod hunt;
 mod kill;

@@ -5,17 +5,12 @@ use hangar_core::process::TtySize;
 use rustix::{
     fs::{Mode, OFlags, Uid, fchown, open},
     io::ioctl_fionbio,
-    process::{ioctl_tiocsctty, setsid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
 use std::{
     io,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::process::CommandExt,
-    },
-    process::Command,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::OnceLock,
 };
 
@@ -52,30 +47,10 @@ pub(super) fn resize(ours: BorrowedFd<'_>, size: TtySize) -> io::Result<()> {
     Ok(tcsetwinsize(ours, size)?)
 }
 
-/// Gives the command a session of its own, whose terminal is its standard input.
-pub(super) fn lead_session_on_stdin(command: &mut Command) {
-    before_exec(command, || {
-        setsid()?;
-        Ok(ioctl_tiocsctty(rustix::stdio::stdin())?)
-    });
-}
-
-/// Gives the command a session of its own, without a terminal.
-pub(super) fn lead_session(command: &mut Command) {
-    before_exec(command, || Ok(setsid().map(drop)?));
-}
-
 /// Whether this server has a terminal, which its commands would have too if they stayed in its session.
 pub(super) fn has_terminal() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
         open("/dev/tty", OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).is_ok()
     })
-}
-
-#[expect(unsafe_code, reason = "there is no other way to a session of one's own")]
-fn before_exec(command: &mut Command, run: fn() -> io::Result<()>) {
-    // SAFETY: `run` is called in the child, where only what is safe in a signal handler may be done: the two functions
-    // above make system calls through rustix, and do nothing else: no memory, no lock, no other file.
-    unsafe { command.pre_exec(run) };
 }

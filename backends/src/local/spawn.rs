@@ -2,6 +2,8 @@
 
 use super::{
     Shared, User, UserError,
+    acting::{Ids, as_user},
+    child,
     members::{Identity, PROCESS_ID, SANDBOX_ID, Stat},
     pty::{self, Pty},
     reaper,
@@ -9,19 +11,15 @@ use super::{
 use crate::sandbox::{Command, Exhausted, Spec, StartError};
 use hangar_core::{log::Channel, process::StartFailure};
 use rustix::{
-    fs::{Access, access},
     io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
-    ffi::OsStr,
+    ffi::{CString, OsStr},
     fs, io,
     os::{
         fd::OwnedFd,
-        unix::{
-            fs::{MetadataExt, PermissionsExt},
-            process::CommandExt,
-        },
+        unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
     },
     path::{Path, PathBuf},
     process::{self, Child, Stdio},
@@ -75,11 +73,13 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
         command.env("TERM", pty::TERM);
     }
     command.envs(&spec.env).env(PROCESS_ID, &spec.id).env(SANDBOX_ID, &shared.sandbox_id);
-    command.current_dir(&directory);
     let ours = connect(&mut command, spec, &user).map_err(|error| start_error(&error))?;
-    if !user.is_current() {
-        // As root this also drops all other groups.
-        command.uid(user.uid).gid(user.gid);
+    if user.is_current() {
+        command.current_dir(&directory);
+    } else {
+        let ids = Ids::of(&user).ok_or_else(|| cannot_run_as(&user))?;
+        let directory = CString::new(directory.as_os_str().as_bytes());
+        child::become_user(&mut command, ids, directory.map_err(|error| bad_cwd(spec, &error.to_string()))?);
     }
     let spawned = reaper::spawn(|| {
         let child = command.spawn()?;
@@ -103,7 +103,7 @@ fn connect(command: &mut process::Command, spec: &Spec, user: &User) -> io::Resu
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         if pty::has_terminal() {
             // Or it would reach for the server's terminal, and be stopped for that.
-            pty::lead_session(command);
+            child::lead_session(command);
         } else {
             command.process_group(0);
         }
@@ -111,7 +111,7 @@ fn connect(command: &mut process::Command, spec: &Spec, user: &User) -> io::Resu
     };
     let Pty { ours, theirs } = Pty::open(size, user)?;
     command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
-    pty::lead_session_on_stdin(command);
+    child::lead_session_on_stdin(command);
     Ok(Some(ours))
 }
 
@@ -123,7 +123,7 @@ fn find_user(shared: &Shared, spec: &Spec) -> Result<User, StartError> {
                 return Err(StartError::BadUser(error));
             }
             User::named(name).map_err(|error| match error {
-                UserError::Unreadable(error) => start_error(&error),
+                UserError::Unreadable(error) | UserError::UnreadableGroups(error) => start_error(&error),
                 UserError::Unknown(_) | UserError::NotRoot(_) => StartError::BadUser(error.to_string()),
             })
         }
@@ -149,6 +149,10 @@ fn directory(shared: &Shared, spec: &Spec, user: &User) -> Result<PathBuf, Start
             Some(_) | None => bad_cwd(spec, &error.to_string()),
         }),
     }
+}
+
+fn cannot_run_as(user: &User) -> StartError {
+    StartError::BadUser(format!("commands cannot run as {}", user.name))
 }
 
 fn bad_cwd(spec: &Spec, what: &str) -> StartError {
@@ -245,9 +249,7 @@ fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) ->
         }
         Some(Errno::TOOBIG) => StartError::TooLong { field: longest(spec) }.into(),
         Some(Errno::ACCESS) if !can_enter(directory, user) => bad_cwd(spec, "permission denied").into(),
-        Some(Errno::PERM) if !user.is_current() => {
-            StartError::BadUser(format!("commands cannot run as {}", user.name)).into()
-        }
+        Some(Errno::PERM) if !user.is_current() => cannot_run_as(user).into(),
         Some(Errno::NOENT) => failure(127, program, "No such file or directory"),
         Some(Errno::ACCESS | Errno::PERM) => failure(126, program, "Permission denied"),
         Some(Errno::NOEXEC) => failure(126, program, "cannot execute: Exec format error"),
@@ -286,21 +288,8 @@ pub(super) fn start_error(error: &io::Error) -> StartError {
     StartError::Exhausted(exhausted)
 }
 
-/// Whether the user may go into the directory, by the permission bits on the way there.
+/// Whether the user may go into the directory.
 fn can_enter(directory: &Path, user: &User) -> bool {
-    if user.is_current() {
-        return access(directory, Access::EXEC_OK).is_ok();
-    }
-    let Ok(directory) = directory.canonicalize() else { return false };
-    user.uid == 0
-        || directory.ancestors().all(|folder| {
-            fs::metadata(folder).is_ok_and(|folder| {
-                let bit = match () {
-                    () if folder.uid() == user.uid => 0o100,
-                    () if folder.gid() == user.gid => 0o010,
-                    () => 0o001,
-                };
-                folder.mode() & bit != 0
-            })
-        })
+    // To look for anything in it, also for itself, takes the permission to enter it.
+    as_user(user, || fs::metadata(directory.join("."))).is_ok_and(|found| found.is_ok())
 }

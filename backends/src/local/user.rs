@@ -1,11 +1,17 @@
-//! As whom commands run, by `/etc/passwd`. Users that only a directory service knows are out of scope.
+//! As whom commands run, by `/etc/passwd` and `/etc/group`. Users and groups that only a directory service knows are
+//! out of scope.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
 };
 
 const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+
+/// As many groups as the system takes of anybody (`NGROUPS_MAX`).
+const MAX_GROUPS: usize = 65_536;
 
 /// A user of this machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -14,8 +20,12 @@ pub struct User {
     pub name: String,
     /// The number of the user.
     pub uid: u32,
-    /// The number of the primary group. Commands have no other group when they run as another user.
+    /// The number of the primary group.
     pub gid: u32,
+    /// The numbers of all their groups, each once: the primary one, then those of `/etc/group` that list the name. At
+    /// most 65,536, as many as the system takes; what is beyond that is left out. Commands that run as another user
+    /// than the server have exactly these.
+    pub groups: Vec<u32>,
     /// The home directory; it need not be there.
     pub home: PathBuf,
     /// The login shell, as `SHELL` has it. Commands run by `bash` whatever it is.
@@ -34,28 +44,48 @@ pub enum UserError {
     /// `/etc/passwd` cannot be read.
     #[error("{PASSWD}: {0}")]
     Unreadable(#[from] io::Error),
+    /// `/etc/group` is there and cannot be read.
+    #[error("{GROUP}: {0}")]
+    UnreadableGroups(io::Error),
 }
 
 impl User {
-    /// The user of this name, if commands of this server can run as them. Reads `/etc/passwd`.
+    /// The user of this name, if commands of this server can run as them. Reads `/etc/passwd` and `/etc/group`; where
+    /// there is no `/etc/group` they have their primary group alone.
     pub fn named(name: &str) -> Result<Self, UserError> {
         let user = find(&fs::read(PASSWD)?, |user| user.name == name);
-        let user = user.ok_or_else(|| UserError::Unknown(name.into()))?;
-        if user.is_current() || is_root() { Ok(user) } else { Err(UserError::NotRoot(name.into())) }
+        let mut user = user.ok_or_else(|| UserError::Unknown(name.into()))?;
+        if !user.is_current() && !is_root() {
+            return Err(UserError::NotRoot(name.into()));
+        }
+        match fs::read(GROUP) {
+            Ok(group) => user.groups = groups(&group, name, user.gid),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(UserError::UnreadableGroups(error)),
+        }
+        Ok(user)
     }
 
-    /// Who this server runs as. Reads `/etc/passwd`; a user that is not in it is named by the number and is at home
-    /// in `/`.
+    /// Who this server runs as. Reads `/etc/passwd` and `/etc/group`; a user that is not there is named by the number
+    /// and is at home in `/`.
     pub fn current() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let found = fs::read(PASSWD).ok().and_then(|passwd| find(&passwd, |user| user.uid == uid));
-        found.unwrap_or_else(|| Self {
-            name: uid.to_string(),
-            uid,
-            gid: rustix::process::getegid().as_raw(),
-            home: "/".into(),
-            shell: "/bin/sh".into(),
-        })
+        let mut user = found.unwrap_or_else(|| {
+            let gid = rustix::process::getegid().as_raw();
+            Self {
+                name: uid.to_string(),
+                uid,
+                gid,
+                groups: vec![gid],
+                home: "/".into(),
+                shell: "/bin/sh".into(),
+            }
+        });
+        if let Ok(group) = fs::read(GROUP) {
+            user.groups = groups(&group, &user.name, user.gid);
+        }
+        user
     }
 
     /// Whether the server runs as them, so that nothing has to change for them.
@@ -85,7 +115,27 @@ fn parse(line: &str) -> Option<User> {
         return None;
     }
     let or = |path: &str, default: &str| Path::new(if path.is_empty() { default } else { path }).to_owned();
-    Some(User { name: name.into(), uid, gid, home: or(home, "/"), shell: or(shell, "/bin/sh") })
+    let (home, shell) = (or(home, "/"), or(shell, "/bin/sh"));
+    Some(User { name: name.into(), uid, gid, groups: vec![gid], home, shell })
+}
+
+/// `name:password:gid:members`: the number, and the members, separated by commas. None for anything else.
+fn parse_group(line: &str) -> Option<(u32, &str)> {
+    let mut fields = line.split(':');
+    fields.next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-', '#']))?;
+    let gid = fields.nth(1)?.parse().ok()?;
+    let members = fields.next()?;
+    if fields.next().is_some() { None } else { Some((gid, members)) }
+}
+
+/// The groups of a user: the primary one, then each that lists them, in the order of the file.
+fn groups(group: &[u8], name: &str, primary: u32) -> Vec<u32> {
+    let text = String::from_utf8_lossy(group);
+    let listing = text.lines().filter_map(parse_group);
+    let listing = listing.filter(|(_, members)| members.split(',').any(|member| member == name));
+    let mut seen = BTreeSet::new();
+    let all = std::iter::once(primary).chain(listing.map(|(gid, _)| gid));
+    all.filter(|gid| seen.insert(*gid)).take(MAX_GROUPS).collect()
 }
 
 #[cfg(test)]
@@ -95,7 +145,8 @@ mod tests {
     #[test]
     fn a_line_of_passwd_is_a_user_or_nothing() {
         let user = |name: &str, uid, gid, home: &str, shell: &str| {
-            Some(User { name: name.into(), uid, gid, home: home.into(), shell: shell.into() })
+            let (home, shell) = (home.into(), shell.into());
+            Some(User { name: name.into(), uid, gid, groups: vec![gid], home, shell })
         };
         for (line, expected) in [
             ("root:x:0:0:root:/root:/bin/bash", user("root", 0, 0, "/root", "/bin/bash")),
@@ -125,9 +176,29 @@ mod tests {
     }
 
     #[test]
+    fn the_groups_of_a_user_are_the_primary_one_and_those_that_list_them() {
+        let group =
+            b"root:x:0:\nbad\na:x:10:bob,ann\nb:x:11:ann\n# c:x:12:ann\n+:::\nd:x:13:xann,annx, ann\n\
+            e:x:10:ann\nf:x:5:ann\ng:x:-1:ann\nh:x:14:ann:more\n\xff:x:15:,ann\ni:*:16:ann,ann\nj:x:17";
+        assert_eq!(groups(group, "ann", 5), [5, 10, 11, 15, 16]);
+        assert_eq!(groups(group, "bob", 10), [10]);
+        // An empty place in a list is nobody.
+        assert_eq!(groups(group, "nobody", 65_534), [65_534]);
+        assert_eq!(groups(b"", "ann", 1), [1]);
+    }
+
+    #[test]
+    fn no_more_groups_than_the_system_takes() {
+        let group: String = (1..=70_000).map(|gid| format!("g{gid}:x:{gid}:ann\n")).collect();
+        let groups = groups(group.as_bytes(), "ann", 0);
+        assert_eq!((groups.len(), groups.first(), groups.last()), (65_536, Some(&0), Some(&65_535)));
+    }
+
+    #[test]
     fn the_current_user_can_be_named() {
         let user = User::current();
         assert!(user.is_current());
+        assert_eq!(user.groups.first(), Some(&user.gid));
         assert!(matches!(User::named("no such user"), Err(UserError::Unknown(_))));
     }
 }
