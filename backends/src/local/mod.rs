@@ -11,6 +11,7 @@
 //! * What belongs to it is its group, whatever has its `HANGAR_PROCESS_ID` in its environment, and the descendants of
 //!   those. A program that clears its environment, leaves the group and outlives its parents before anybody looked
 //!   cannot be found. All that was ever started in a sandbox has its `HANGAR_SANDBOX_ID`: pause and destroy go by that.
+//! * [`files`] is for a daemon in a sandbox, which serves files to clients; nothing here uses it.
 //! * The library has no effect on the whole server. To reap orphans is a binary's business: [`reaper`]. So is how
 //!   signals are handled: those that the server *ignores* its commands ignore too, so a binary that may have been
 //!   started with INT or QUIT ignored (as a script's background job is) should handle them.
@@ -18,6 +19,7 @@
 mod acting;
 mod child;
 mod driver;
+pub mod files;
 mod hunt;
 mod kill;
 mod members;

@@ -2,7 +2,7 @@
 //! out of scope.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -99,6 +99,41 @@ pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The names of users and groups by their numbers, as `/etc/passwd` and `/etc/group` had them when they were read.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    users: BTreeMap<u32, String>,
+    groups: BTreeMap<u32, String>,
+}
+
+impl Names {
+    /// Reads both files; what cannot be read has no names.
+    pub(super) fn read() -> Self {
+        Self::parse(&fs::read(PASSWD).unwrap_or_default(), &fs::read(GROUP).unwrap_or_default())
+    }
+
+    fn parse(passwd: &[u8], group: &[u8]) -> Self {
+        let mut names = Self::default();
+        for user in String::from_utf8_lossy(passwd).lines().filter_map(parse) {
+            names.users.entry(user.uid).or_insert(user.name);
+        }
+        for group in String::from_utf8_lossy(group).lines().filter_map(parse_group) {
+            names.groups.entry(group.gid).or_insert_with(|| group.name.into());
+        }
+        names
+    }
+
+    /// The name of a user, or the number.
+    pub(super) fn user(&self, uid: u32) -> String {
+        self.users.get(&uid).cloned().unwrap_or_else(|| uid.to_string())
+    }
+
+    /// The name of a group, or the number.
+    pub(super) fn group(&self, gid: u32) -> String {
+        self.groups.get(&gid).cloned().unwrap_or_else(|| gid.to_string())
+    }
+}
+
 fn find(passwd: &[u8], wanted: impl Fn(&User) -> bool) -> Option<User> {
     String::from_utf8_lossy(passwd).lines().filter_map(parse).find(|user| wanted(user))
 }
@@ -119,22 +154,30 @@ fn parse(line: &str) -> Option<User> {
     Some(User { name: name.into(), uid, gid, groups: vec![gid], home, shell })
 }
 
-/// `name:password:gid:members`: the number, and the members, separated by commas. None for anything else.
-fn parse_group(line: &str) -> Option<(u32, &str)> {
+/// A line of `/etc/group`.
+struct Group<'a> {
+    name: &'a str,
+    gid: u32,
+    /// Separated by commas.
+    members: &'a str,
+}
+
+/// `name:password:gid:members`. None for anything else.
+fn parse_group(line: &str) -> Option<Group<'_>> {
     let mut fields = line.split(':');
-    fields.next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-', '#']))?;
+    let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with(['+', '-', '#']))?;
     let gid = fields.nth(1)?.parse().ok()?;
     let members = fields.next()?;
-    if fields.next().is_some() { None } else { Some((gid, members)) }
+    if fields.next().is_some() { None } else { Some(Group { name, gid, members }) }
 }
 
 /// The groups of a user: the primary one, then each that lists them, in the order of the file.
 fn groups(group: &[u8], name: &str, primary: u32) -> Vec<u32> {
     let text = String::from_utf8_lossy(group);
     let listing = text.lines().filter_map(parse_group);
-    let listing = listing.filter(|(_, members)| members.split(',').any(|member| member == name));
+    let listing = listing.filter(|group| group.members.split(',').any(|member| member == name));
     let mut seen = BTreeSet::new();
-    let all = std::iter::once(primary).chain(listing.map(|(gid, _)| gid));
+    let all = std::iter::once(primary).chain(listing.map(|group| group.gid));
     all.filter(|gid| seen.insert(*gid)).take(MAX_GROUPS).collect()
 }
 
@@ -192,6 +235,13 @@ mod tests {
         let group: String = (1..=70_000).map(|gid| format!("g{gid}:x:{gid}:ann\n")).collect();
         let groups = groups(group.as_bytes(), "ann", 0);
         assert_eq!((groups.len(), groups.first(), groups.last()), (65_536, Some(&0), Some(&65_535)));
+    }
+
+    #[test]
+    fn numbers_have_the_first_name_or_none() {
+        let names = Names::parse(b"a:x:1:1::/:\nb:x:1:1::/:\n", b"g:x:2:\nh:x:2:a\n");
+        assert_eq!((names.user(1), names.user(2)), ("a".into(), "2".into()));
+        assert_eq!((names.group(2), names.group(1)), ("g".into(), "1".into()));
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! Writing a file.
+
+use super::{
+    super::{User, user::Names},
+    Entry, FileError, act, make, metadata,
+    place::Place,
+};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_setfl, fstat, ftruncate};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Write,
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+};
+
+/// A file that is being written. What was written stays if this is dropped.
+#[derive(Debug)]
+pub struct Writing {
+    file: File,
+    path: PathBuf,
+    user: User,
+}
+
+impl Writing {
+    pub(super) const fn new(file: File, path: PathBuf, user: User) -> Self {
+        Self { file, path, user }
+    }
+
+    /// Writes all of `bytes` behind what was written. As the user, here too: the last blocks of a file system are kept
+    /// for root, and a program that another writes to must lose the rights of its owner.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        let (file, path) = (&mut self.file, &self.path);
+        act(&self.user, || file.write_all(bytes).map_err(|error| FileError::of_io(&error, path)))
+    }
+
+    /// Says each of these about the file; what else was said about it stays. That a file system holds no metadata is an
+    /// error only where there is some.
+    pub fn set_metadata(&mut self, metadata: &BTreeMap<String, String>) -> Result<(), FileError> {
+        act(&self.user, || metadata::write(self.file.as_fd(), metadata, &self.path))
+    }
+
+    /// What was written, as it is now. Nothing waits until it is on the disk.
+    pub fn finish(self) -> Result<Entry, FileError> {
+        let names = Names::read();
+        act(&self.user, || {
+            let stat = fstat(&self.file).map_err(|errno| FileError::of(errno, &self.path))?;
+            Ok(Entry::of(&self.path, &stat, self.file.as_fd(), &names))
+        })
+    }
+}
+
+/// Opens a file for writing that is empty then, and new if there was none; so are the directories that it is in.
+pub(super) fn create(place: &Place<'_>, mode: u32) -> Result<File, FileError> {
+    let flags = OFlags::WRONLY | OFlags::CREATE;
+    let mode = Mode::from_raw_mode(mode & 0o777);
+    let file = match open_regular(place, flags, mode) {
+        Err(FileError::NotFound(_)) => {
+            let (parent, _) = place.changeable()?;
+            drop(make::ensure(&parent)?);
+            open_regular(place, flags, mode)?
+        }
+        opened => opened?,
+    };
+    ftruncate(&file, 0).map_err(|errno| place.fault(errno))?;
+    Ok(File::from(file))
+}
+
+/// Opens a regular file, and nothing that could block whoever opens it.
+pub(super) fn open_regular(place: &Place<'_>, flags: OFlags, mode: Mode) -> Result<OwnedFd, FileError> {
+    let file = place.open(flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode)?;
+    let fault = |errno| place.fault(errno);
+    match FileType::from_raw_mode(fstat(&file).map_err(fault)?.st_mode) {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err(FileError::IsADirectory(place.asked())),
+        FileType::Symlink
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => return Err(FileError::NotRegular(place.asked())),
+    }
+    // Some file systems would have reads and writes of it fail instead of wait.
+    fcntl_setfl(&file, OFlags::empty()).map_err(fault)?;
+    Ok(file)
+}
