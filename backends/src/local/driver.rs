@@ -175,8 +175,8 @@ impl Driver {
                         process.exit_status().is_some()
                     });
                     self.outputs[self.turn].read(len);
-                    // After the exit the time to drain depends on the room.
-                    ask |= exited;
+                    // After the exit the time to drain depends on the room; and who made it full is waited for only so long.
+                    ask |= exited || room == 0;
                     *budget -= 1;
                     waiting = 0;
                     self.turn += 1;

@@ -4,15 +4,12 @@ mod signals;
 
 use clap::Parser;
 use hangar_backends::{
-    Runtime, Sandbox,
+    Runtime,
     local::{self, LocalSandbox, reaper},
     runtime::{Address, Listener},
 };
 use hangar_smol::Threads;
-use hangar_transports::{
-    connect::{self, Daemon, Service, Token},
-    http::{Acceptor, Stuck},
-};
+use hangar_transports::connect::{self, Daemon, Token};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use signals::{Heard, Signals};
 use std::{collections::BTreeMap, fmt, fs, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
@@ -92,50 +89,36 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     let runtime: Arc<dyn Runtime> = Arc::new(threads.runtime());
     threads.block_on(async {
         let listener = listen(&*runtime, cli.listen).await?;
-        let sandbox = Arc::new(LocalSandbox::new(Arc::clone(&runtime), local::Config::default()));
         let config = connect::Config {
-            sandbox: Arc::clone(&sandbox) as Arc<dyn Sandbox>,
+            sandbox: Arc::new(LocalSandbox::new(Arc::clone(&runtime), local::Config::default())),
             user: cli.user,
             token,
             variables: BTreeMap::new(),
         };
         let daemon = Daemon::new(Arc::clone(&runtime), config);
         runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));
-        Ok(serve(&runtime, daemon, &*sandbox, listener, &mut signals).await)
+        Ok(serve(&daemon, listener, &mut signals).await)
     })
 }
 
 /// Answers until a signal ends it; gives the exit code.
-async fn serve(
-    runtime: &Arc<dyn Runtime>,
-    daemon: Arc<Daemon>,
-    sandbox: &dyn Sandbox,
-    mut listener: Box<dyn Listener>,
-    signals: &mut Signals,
-) -> u8 {
-    let acceptor =
-        Acceptor::new(Service(Arc::clone(&daemon)), Arc::clone(runtime), Arc::new(Stuck::default()));
+async fn serve(daemon: &Arc<Daemon>, listener: Box<dyn Listener>, signals: &mut Signals) -> u8 {
     let mut code = 0;
-    let asked = async {
+    let ended = daemon.run(listener, async {
         loop {
             match signals.next().await {
                 Heard::End { signal, exit_code } => {
+                    tracing::info!("shutting down");
                     code = exit_code;
-                    daemon.begin_shutdown();
-                    daemon.signal_all(signal);
-                    return;
+                    return daemon.signal_all(signal);
                 }
                 Heard::PassOn(signal) => daemon.signal_all(signal),
             }
         }
-    };
-    acceptor.accept_until(&mut *listener, asked).await;
-    drop(listener);
-    tracing::info!("shutting down");
-    if let Err(error) = sandbox.destroy().await {
+    });
+    if let Err(error) = ended.await {
         tracing::warn!(%error, "not everything could be ended");
     }
-    acceptor.close().await;
     code
 }
 

@@ -226,7 +226,7 @@ enum Left {
 }
 
 impl Response {
-    fn read(mut socket: BufReader<TcpStream>) -> io::Result<Self> {
+    pub(super) fn read(mut socket: BufReader<TcpStream>) -> io::Result<Self> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if socket.read_line(&mut head)? == 0 {

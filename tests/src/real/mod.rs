@@ -7,6 +7,7 @@
 //! * [`socket`]: a client of the process protocol, over a library of others.
 //! * [`mcp`]: a client of MCP; [`session`]: one of its revisions of 2025;
 //!   [`stdio`]: one that starts `hangar mcp`.
+//! * [`envd`]: a daemon in this process, and a client of it.
 //! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
 //! * [`binary`]: the `hangar` command, built and started.
 //! * [`peers`]: programs of others.
@@ -23,6 +24,7 @@
 
 pub mod binary;
 pub mod client;
+pub mod envd;
 pub mod machine;
 pub mod mcp;
 pub mod peers;
@@ -35,6 +37,7 @@ pub mod stream;
 
 pub use binary::{Ended, Hangar, Serving, hangar};
 pub use client::{Call, Client, Reply, line};
+pub use envd::{Envd, Event as ProcessEvent, Followed};
 pub use machine::{Folder, Gate, Mark, is_root, skip, wait_until};
 pub use mcp::Calling;
 pub use server::{Options, Server};

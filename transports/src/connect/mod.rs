@@ -17,12 +17,13 @@ mod input;
 mod process;
 mod stream;
 
-use crate::http::{self, Connection};
-use hangar_backends::{Runtime, Sandbox};
+use crate::http::{self, Acceptor, Connection, Stuck};
+use hangar_backends::{Runtime, Sandbox, runtime::Listener, sandbox::SandboxError};
 use hangar_core::roster::{self, Roster};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::{
     fmt,
+    future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -88,9 +89,25 @@ impl Daemon {
         &self.runtime
     }
 
-    /// Starts nothing from here on.
-    pub fn begin_shutdown(&self) {
+    /// Answers what comes to `listener` until `stop` is ready, then ends the sandbox with everything in it: TERM, and KILL
+    /// after 3 s. Nothing is started meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// What is left of the sandbox.
+    pub async fn run(
+        self: &Arc<Self>,
+        mut listener: Box<dyn Listener>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), SandboxError> {
+        let service = Service(Arc::clone(self));
+        let acceptor = Acceptor::new(service, Arc::clone(&self.runtime), Arc::new(Stuck::default()));
+        acceptor.accept_until(&mut *listener, stop).await;
+        drop(listener);
         self.shutting_down.store(true, Ordering::SeqCst);
+        let destroyed = self.sandbox.destroy().await;
+        acceptor.close().await;
+        destroyed
     }
 
     /// Sends a signal to the group of each process.
