@@ -4,6 +4,7 @@ use super::{
     Shared, User, UserError,
     acting::{Ids, as_user},
     child,
+    files::resolve,
     members::{Identity, PROCESS_ID, SANDBOX_ID, Stat},
     pty::{self, Pty},
     reaper,
@@ -138,7 +139,13 @@ fn directory(shared: &Shared, spec: &Spec, user: &User) -> Result<PathBuf, Start
         None if user.home.is_dir() => &user.home,
         None => Path::new("/"),
     };
-    let directory = spec.cwd.as_ref().map_or_else(|| default.to_owned(), |cwd| default.join(cwd));
+    let directory = match &spec.cwd {
+        None => default.to_owned(),
+        Some(cwd) if cwd.starts_with('~') => {
+            resolve(cwd, user, None).map_err(|error| StartError::BadCwd(format!("{cwd}: {error}")))?
+        }
+        Some(cwd) => default.join(cwd),
+    };
     match fs::metadata(&directory) {
         Ok(metadata) if metadata.is_dir() => Ok(directory),
         Ok(_) => Err(bad_cwd(spec, "not a directory")),

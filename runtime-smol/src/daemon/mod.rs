@@ -5,7 +5,7 @@ mod signals;
 use clap::Parser;
 use hangar_backends::{
     Runtime,
-    local::{self, LocalSandbox, reaper},
+    local::{self, LocalSandbox, files::Files, reaper},
     runtime::{Address, Listener},
 };
 use hangar_smol::Threads;
@@ -33,6 +33,9 @@ struct Cli {
     /// As whom commands run where a request names nobody [default: the user it runs as]
     #[arg(long, env = "HANGAR_ENVD_USER", value_name = "NAME")]
     user: Option<String>,
+    /// The directory that files are served from, and nothing outside of it [default: all that users may reach]
+    #[arg(long, env = "HANGAR_ENVD_ROOT", value_name = "DIR")]
+    root: Option<PathBuf>,
 }
 
 /// Why it ends early: one line that says what to do, and the exit code.
@@ -77,6 +80,9 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     if let Some(user) = &cli.user {
         local::User::named(user).map_err(|error| Failure::usage(format!("--user: {error}")))?;
     }
+    let files = Files::new(cli.root.clone()).map_err(|error| {
+        Failure::usage(format!("--root {}: {error}", cli.root.unwrap_or_default().display()))
+    })?;
     // Other processes of the same user must not read the token out of its memory.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "the memory of the daemon stays readable to its user");
@@ -91,6 +97,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         let listener = listen(&*runtime, cli.listen).await?;
         let config = connect::Config {
             sandbox: Arc::new(LocalSandbox::new(Arc::clone(&runtime), local::Config::default())),
+            files,
             user: cli.user,
             token,
             variables: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! The body of an answer: one piece, or a stream that pulls.
 
-use super::stream::ProcessStream;
+use super::{files::FileBody, stream::ProcessStream};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::{
@@ -16,6 +16,8 @@ pub enum Body {
     Full(Option<Bytes>),
     /// A process that is followed.
     Process(Box<ProcessStream>),
+    /// A file.
+    File(Box<FileBody>),
 }
 
 impl Body {
@@ -42,6 +44,7 @@ impl HttpBody for Body {
         let bytes = match &mut *self {
             Self::Full(bytes) => Poll::Ready(bytes.take()),
             Self::Process(stream) => stream.poll(cx),
+            Self::File(file) => file.poll(cx),
         };
         bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -50,6 +53,7 @@ impl HttpBody for Body {
         match self {
             Self::Full(bytes) => bytes.is_none(),
             Self::Process(stream) => stream.is_ended(),
+            Self::File(file) => file.left() == 0,
         }
     }
 
@@ -57,6 +61,7 @@ impl HttpBody for Body {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Process(_) => SizeHint::default(),
+            Self::File(file) => SizeHint::with_exact(file.left()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One call: its headers, its messages, and which of the services' methods it is.
 
-use super::{Body, Daemon, answer, input, process};
+use super::{Body, Daemon, answer, filesystem, input, process};
 use crate::http::Connection;
 use bytes::{Bytes, BytesMut};
 use hangar_backends::runtime::until;
@@ -117,6 +117,26 @@ impl<'a> Call<'a> {
             }
             Rpc::SendSignal => {
                 self.unary(head, request, async |asked| process::signal(self.daemon, asked)).await
+            }
+            Rpc::Stat => {
+                self.unary(head, request, async |asked| filesystem::stat(self.daemon, head, asked).await)
+                    .await
+            }
+            Rpc::MakeDir => {
+                self.unary(head, request, async |asked| filesystem::make_dir(self.daemon, head, asked).await)
+                    .await
+            }
+            Rpc::Move => {
+                self.unary(head, request, async |asked| filesystem::rename(self.daemon, head, asked).await)
+                    .await
+            }
+            Rpc::ListDir => {
+                self.unary(head, request, async |asked| filesystem::list(self.daemon, head, asked).await)
+                    .await
+            }
+            Rpc::Remove => {
+                self.unary(head, request, async |asked| filesystem::remove(self.daemon, head, asked).await)
+                    .await
             }
             Rpc::WatchDir | Rpc::CreateWatcher | Rpc::WatcherEvents | Rpc::RemoveWatcher => {
                 Err(RpcError::new(Code::Unimplemented, "directories cannot be watched yet"))
@@ -272,6 +292,11 @@ enum Rpc {
     SendInput,
     SendSignal,
     CloseStdin,
+    Stat,
+    MakeDir,
+    Move,
+    ListDir,
+    Remove,
     WatchDir,
     CreateWatcher,
     WatcherEvents,
@@ -290,6 +315,11 @@ impl Rpc {
             (envd::process::SERVICE, "SendInput") => Self::SendInput,
             (envd::process::SERVICE, "SendSignal") => Self::SendSignal,
             (envd::process::SERVICE, "CloseStdin") => Self::CloseStdin,
+            (envd::filesystem::SERVICE, "Stat") => Self::Stat,
+            (envd::filesystem::SERVICE, "MakeDir") => Self::MakeDir,
+            (envd::filesystem::SERVICE, "Move") => Self::Move,
+            (envd::filesystem::SERVICE, "ListDir") => Self::ListDir,
+            (envd::filesystem::SERVICE, "Remove") => Self::Remove,
             (envd::filesystem::SERVICE, "WatchDir") => Self::WatchDir,
             (envd::filesystem::SERVICE, "CreateWatcher") => Self::CreateWatcher,
             (envd::filesystem::SERVICE, "GetWatcherEvents") => Self::WatcherEvents,
@@ -306,6 +336,11 @@ impl Rpc {
             | Self::SendInput
             | Self::SendSignal
             | Self::CloseStdin
+            | Self::Stat
+            | Self::MakeDir
+            | Self::Move
+            | Self::ListDir
+            | Self::Remove
             | Self::CreateWatcher
             | Self::WatcherEvents
             | Self::RemoveWatcher => Kind::Unary,

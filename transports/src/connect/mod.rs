@@ -12,13 +12,16 @@ mod answer;
 mod body;
 mod call;
 mod fence;
+mod files;
+mod filesystem;
 mod init;
 mod input;
+mod machine;
 mod process;
 mod stream;
 
 use crate::http::{self, Acceptor, Connection, Stuck};
-use hangar_backends::{Runtime, Sandbox, runtime::Listener, sandbox::SandboxError};
+use hangar_backends::{Runtime, Sandbox, local::files::Files, runtime::Listener, sandbox::SandboxError};
 use hangar_core::roster::{self, Roster};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::{
@@ -46,6 +49,8 @@ const MAX_UNREAD: usize = 1024 * 1024;
 pub struct Config {
     /// Where commands run.
     pub sandbox: Arc<dyn Sandbox>,
+    /// The files that are served.
+    pub files: Files,
     /// As whom they run where a request names nobody; the sandbox's own user without it.
     pub user: Option<String>,
     /// The token that requests have to carry, until `/init` sets one.
@@ -58,6 +63,8 @@ pub struct Config {
 pub struct Daemon {
     runtime: Arc<dyn Runtime>,
     sandbox: Arc<dyn Sandbox>,
+    files: Arc<Files>,
+    processor: Mutex<machine::Processor>,
     init: Mutex<init::Settings>,
     roster: Mutex<Roster<Arc<process::Entry>>>,
     streams: stream::Streams,
@@ -73,10 +80,12 @@ impl fmt::Debug for Daemon {
 impl Daemon {
     /// A daemon of a sandbox.
     pub fn new(runtime: Arc<dyn Runtime>, config: Config) -> Arc<Self> {
-        let Config { sandbox, user, token, variables } = config;
+        let Config { sandbox, files, user, token, variables } = config;
         Arc::new(Self {
             runtime,
             sandbox,
+            files: Arc::new(files),
+            processor: Mutex::default(),
             init: Mutex::new(init::Settings { user, token, directory: None, variables }),
             roster: Mutex::new(Roster::new(roster::Config::default())),
             streams: stream::Streams::default(),
@@ -166,8 +175,11 @@ impl Service {
             ("/health", &Method::GET | &Method::HEAD) => answer::health(),
             ("/init", &Method::POST) => init::init(&self.0, request).await,
             ("/envs", &Method::GET) => init::variables(&self.0),
-            ("/health" | "/envs", _) => answer::not_allowed("GET"),
-            ("/init", _) => answer::not_allowed("POST"),
+            ("/metrics", &Method::GET) => machine::metrics(&self.0).await,
+            ("/files", _) => files::files(&self.0, request).await,
+            ("/files/compose", &Method::POST) => files::compose(&self.0, request).await,
+            ("/health" | "/envs" | "/metrics", _) => answer::not_allowed("GET"),
+            ("/init" | "/files/compose", _) => answer::not_allowed("POST"),
             (_, method) => match call(method).answer(&path, request).await {
                 Some(response) => response,
                 None => answer::plain(StatusCode::NOT_FOUND, "404 page not found\n"),

@@ -1,7 +1,7 @@
 //! The messages of `filesystem.Filesystem`.
 
 use super::rules::{event_type, file_type, is_default, nullable, number, timestamp};
-use prost_types::Timestamp;
+pub use prost_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ mod followed;
 use super::{On, machine::PATIENCE};
 use hangar_backends::{
     Runtime,
-    local::{self, LocalSandbox},
+    local::{self, LocalSandbox, files::Files},
     runtime::Address,
 };
 use hangar_core::wire::connect::Codec;
@@ -90,6 +90,7 @@ async fn serve(
 ) {
     let config = Config {
         sandbox: Arc::new(LocalSandbox::new(Arc::clone(&runtime), local::Config::default())),
+        files: Files::new(None).unwrap(),
         user: None,
         token,
         variables: [("HOME".to_owned(), "/nonexistent".to_owned())].into(),

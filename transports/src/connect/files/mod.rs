@@ -1,0 +1,192 @@
+//! `/files`: whole files over plain HTTP.
+//!
+//! A request may carry the daemon's token, or a signature: a hash of what it asks for and the token, which whoever has the
+//! token can give to somebody who must not have it.
+
+mod read;
+mod signature;
+mod upload;
+
+use super::{Body, Daemon, answer, call, fence};
+use hangar_backends::local::{User, files::FileError};
+use hangar_core::wire::connect::RpcError;
+use hyper::{Method, Request, Response, StatusCode, body::Incoming};
+use serde::Deserialize;
+use signature::{Operation, Signed};
+use std::{borrow::Cow, sync::Arc};
+
+pub(super) use read::FileBody;
+
+/// The longest body of a request that is no file.
+const MAX_BODY: usize = 1024 * 1024;
+
+/// What is wrong, and the status that says so.
+pub(super) struct Refusal {
+    status: StatusCode,
+    message: Cow<'static, str>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    fn bad(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    fn response(&self) -> Response<Body> {
+        answer::refused(self.status, &self.message)
+    }
+}
+
+impl From<RpcError> for Refusal {
+    fn from(error: RpcError) -> Self {
+        let status =
+            StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::new(status, error.message)
+    }
+}
+
+impl From<FileError> for Refusal {
+    fn from(error: FileError) -> Self {
+        let status = match &error {
+            FileError::NotFound(_) => StatusCode::NOT_FOUND,
+            FileError::Denied(_)
+            | FileError::ReadOnly(_)
+            | FileError::OutsideRoot(_)
+            | FileError::User(_) => StatusCode::FORBIDDEN,
+            FileError::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,
+            FileError::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            FileError::NotADirectory(_)
+            | FileError::IsADirectory(_)
+            | FileError::Exists(_)
+            | FileError::Loop(_)
+            | FileError::NotRegular(_)
+            | FileError::TooMany { .. }
+            | FileError::TooLong(_)
+            | FileError::CrossDevice(_)
+            | FileError::MetadataUnsupported(_)
+            | FileError::MetadataTooLong(_) => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// What stands behind the `?`.
+#[derive(Debug, Default)]
+pub(super) struct Parameters {
+    path: Option<String>,
+    username: Option<String>,
+    signature: Option<String>,
+    signature_expiration: Option<String>,
+}
+
+impl Parameters {
+    fn of(query: Option<&str>) -> Result<Self, Refusal> {
+        let mut parameters = Self::default();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            let field = match &*name {
+                "path" => &mut parameters.path,
+                "username" => &mut parameters.username,
+                "signature" => &mut parameters.signature,
+                "signature_expiration" => &mut parameters.signature_expiration,
+                // Clients and proxies add their own.
+                _ => continue,
+            };
+            if field.replace(value.into_owned()).is_some() {
+                return Err(Refusal::bad(format!("{name}: it is there twice")));
+            }
+        }
+        Ok(parameters)
+    }
+
+    /// The path, where one has to be.
+    fn path(&self) -> Result<&str, Refusal> {
+        self.path.as_deref().filter(|path| !path.is_empty()).ok_or_else(|| Refusal::bad("path: must be set"))
+    }
+
+    /// Whom the request names: in the query, or by `Authorization` as calls do.
+    fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, Refusal> {
+        match self.username.clone().filter(|name| !name.is_empty()) {
+            Some(name) => Ok(Some(name)),
+            None => Ok(call::user(request.headers())?),
+        }
+    }
+}
+
+/// Answers a request for `/files`.
+pub(super) async fn files(daemon: &Arc<Daemon>, request: &mut Request<Incoming>) -> Response<Body> {
+    let answered = async {
+        let parameters = Parameters::of(request.uri().query())?;
+        let operation = match *request.method() {
+            Method::GET | Method::HEAD => Operation::Read,
+            Method::POST => Operation::Write,
+            _ => return Ok(answer::not_allowed("GET, HEAD, POST")),
+        };
+        check_signed(daemon, request, operation, &parameters)?;
+        let user = daemon.acting(parameters.user(request)?.as_deref())?;
+        match operation {
+            Operation::Read => read::read(daemon, request, user, parameters.path()?).await,
+            Operation::Write => upload::upload(daemon, request, user, &parameters).await,
+        }
+    };
+    answered.await.unwrap_or_else(|refusal: Refusal| refusal.response())
+}
+
+/// Lets pass who carries the token, or a signature by it; everybody where there is none.
+fn check_signed<B>(
+    daemon: &Daemon,
+    request: &Request<B>,
+    operation: Operation,
+    parameters: &Parameters,
+) -> Result<(), Refusal> {
+    let Some(token) = daemon.settings().token.clone() else { return Ok(()) };
+    if fence::carries(request, &token) {
+        return Ok(());
+    }
+    let signed = Signed {
+        operation,
+        path: parameters.path.as_deref().unwrap_or_default(),
+        user: parameters.username.as_deref().unwrap_or_default(),
+        expiration: parameters.signature_expiration.as_deref(),
+    };
+    let now = daemon.runtime.wall_ms() / 1000;
+    signed
+        .check(parameters.signature.as_deref(), token.secret(), now)
+        .map_err(|why| Refusal::new(StatusCode::UNAUTHORIZED, format!("signature: {why}")))
+}
+
+/// What `/files/compose` takes.
+#[derive(Deserialize)]
+struct Compose {
+    source_paths: Vec<String>,
+    destination: String,
+    username: Option<String>,
+}
+
+/// Makes one file of several, which are removed. Needs the token, where there is one.
+pub(super) async fn compose(daemon: &Arc<Daemon>, request: &mut Request<Incoming>) -> Response<Body> {
+    use http_body_util::{BodyExt as _, Limited};
+    let composed = async {
+        let named = call::user(request.headers())?;
+        let body = Limited::new(request.body_mut(), MAX_BODY).collect().await;
+        let body = body.map_err(|_| Refusal::bad("the body is longer than 1 MiB, or cut short"))?.to_bytes();
+        let asked: Compose =
+            serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+        if asked.source_paths.is_empty() {
+            return Err(Refusal::bad("source_paths: must not be empty"));
+        }
+        let user: User = daemon.acting(asked.username.or(named).as_deref())?;
+        let path = |field, path: &str| daemon.path(field, path, &user);
+        let sources = asked
+            .source_paths
+            .iter()
+            .map(|source| path("source_paths", source))
+            .collect::<Result<Vec<_>, _>>()?;
+        let destination = path("destination", &asked.destination)?;
+        let entry = daemon.with_files(move |files| files.compose(&user, &sources, &destination)).await?;
+        Ok(answer::json(&upload::Written::of(&entry)))
+    };
+    composed.await.unwrap_or_else(|refusal: Refusal| refusal.response())
+}

@@ -1,0 +1,250 @@
+//! A file as the body of an answer: whole, or a part of it.
+
+use super::{super::Body, Daemon, Refusal};
+use bytes::Bytes;
+use hangar_backends::{
+    local::{User, files::Entry},
+    runtime::{BoxFuture, blocking},
+};
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{
+        ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+        IF_MODIFIED_SINCE, IF_RANGE, LAST_MODIFIED, RANGE,
+    },
+};
+use std::{
+    fmt,
+    fs::File,
+    os::unix::fs::FileExt as _,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Bytes of one read.
+const READ: usize = 256 * 1024;
+
+/// A file, or a part of it.
+pub struct FileBody {
+    daemon: Arc<Daemon>,
+    file: Arc<File>,
+    at: u64,
+    left: u64,
+    reading: Option<BoxFuture<'static, Option<Bytes>>>,
+}
+
+impl fmt::Debug for FileBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileBody").field("at", &self.at).field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl FileBody {
+    /// Bytes that are to come.
+    pub(in super::super) const fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The next bytes. None at the end, and where the file has become shorter: the length in the head then says that some
+    /// are missing.
+    pub(in super::super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let (daemon, file, at) = (&self.daemon, &self.file, self.at);
+        let len = usize::try_from(self.left).map_or(READ, |left| left.min(READ));
+        let reading = self.reading.get_or_insert_with(|| {
+            let (daemon, file) = (Arc::clone(daemon), Arc::clone(file));
+            Box::pin(async move { blocking(&*daemon.runtime, move || piece(&file, at, len)).await.flatten() })
+        });
+        let read = std::task::ready!(reading.as_mut().poll(cx));
+        self.reading = None;
+        match &read {
+            Some(bytes) => {
+                self.at += bytes.len() as u64;
+                self.left -= bytes.len() as u64;
+            }
+            None => self.left = 0,
+        }
+        Poll::Ready(read)
+    }
+}
+
+/// A piece of a file; None where there is none.
+fn piece(file: &File, at: u64, len: usize) -> Option<Bytes> {
+    let mut buffer = vec![0; len];
+    let read = loop {
+        match file.read_at(&mut buffer, at) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => break read,
+        }
+    };
+    match read {
+        Ok(read @ 1..) => {
+            buffer.truncate(read);
+            Some(buffer.into())
+        }
+        Ok(_) => None,
+        Err(error) => {
+            tracing::warn!(%error, "a file could not be read to its end");
+            None
+        }
+    }
+}
+
+/// Sends a file.
+pub(super) async fn read(
+    daemon: &Arc<Daemon>,
+    request: &Request<Incoming>,
+    user: User,
+    path: &str,
+) -> Result<Response<Body>, Refusal> {
+    let path = daemon.path("path", path, &user)?;
+    let (file, entry) = daemon.with_files(move |files| files.open(&user, &path)).await?;
+    let size = u64::try_from(entry.size).unwrap_or(0);
+    let modified = modified(&entry);
+    let headers = request.headers();
+    let mut response = Response::new(Body::empty());
+    if is_unchanged(headers, modified) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        last_modified(response.headers_mut(), modified);
+        return Ok(response);
+    }
+    let range = match range(headers, size, modified) {
+        Asked::All => None,
+        Asked::Part(first, last) => Some((first, last)),
+        Asked::Nothing => {
+            *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+            put(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{size}"));
+            return Ok(response);
+        }
+    };
+    let (at, left) = range.map_or((0, size), |(first, last)| (first, last - first + 1));
+    if let Some((first, last)) = range {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        put(response.headers_mut(), CONTENT_RANGE, &format!("bytes {first}-{last}/{size}"));
+    }
+    let headers = response.headers_mut();
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(left));
+    last_modified(headers, modified);
+    if request.method() != hyper::Method::HEAD {
+        let body = FileBody { daemon: Arc::clone(daemon), file: Arc::new(file), at, left, reading: None };
+        *response.body_mut() = Body::File(Box::new(body));
+    }
+    Ok(response)
+}
+
+/// When it was last written, in whole seconds, as headers have it; None before 1970.
+fn modified(entry: &Entry) -> Option<SystemTime> {
+    Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(entry.modified.0).ok()?))
+}
+
+fn last_modified(headers: &mut HeaderMap, modified: Option<SystemTime>) {
+    if let Some(modified) = modified {
+        put(headers, LAST_MODIFIED, &httpdate::fmt_http_date(modified));
+    }
+}
+
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Digits and letters.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
+
+/// Whether the client has it already.
+fn is_unchanged(headers: &HeaderMap, modified: Option<SystemTime>) -> bool {
+    date(headers, IF_MODIFIED_SINCE).zip(modified).is_some_and(|(since, modified)| modified <= since)
+}
+
+/// What is asked for of a file.
+#[derive(Debug, Eq, PartialEq)]
+enum Asked {
+    All,
+    /// From the first byte to the last.
+    Part(u64, u64),
+    /// What lies behind its end.
+    Nothing,
+}
+
+/// The range that is asked for. Several, or one that cannot be read, are none: the whole file is always right.
+fn range(headers: &HeaderMap, size: u64, modified: Option<SystemTime>) -> Asked {
+    let Some(range) = headers.get(RANGE).and_then(|range| range.to_str().ok()) else { return Asked::All };
+    if headers.contains_key(IF_RANGE) && date(headers, IF_RANGE) != modified {
+        return Asked::All;
+    }
+    let Some((first, last)) = range.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
+    else {
+        return Asked::All;
+    };
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    match (first, last) {
+        ("", last) => match number(last) {
+            None => Asked::All,
+            Some(0) => Asked::Nothing,
+            Some(_) if size == 0 => Asked::Nothing,
+            Some(count) => Asked::Part(size.saturating_sub(count), size - 1),
+        },
+        (first, last) => match (number(first), number(last)) {
+            (None, _) => Asked::All,
+            (Some(_), None) if !last.is_empty() => Asked::All,
+            (Some(first), Some(last)) if last < first => Asked::All,
+            (Some(first), _) if first >= size => Asked::Nothing,
+            (Some(first), last) => Asked::Part(first, last.unwrap_or(u64::MAX).min(size - 1)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_http_has_them() {
+        let modified = Some(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+        let asked = |value: &str, size| {
+            let headers = HeaderMap::from_iter([(RANGE, HeaderValue::from_str(value).unwrap())]);
+            range(&headers, size, modified)
+        };
+        for (value, size, expected) in [
+            ("bytes=0-0", 10, Asked::Part(0, 0)),
+            ("bytes=2-5", 10, Asked::Part(2, 5)),
+            ("bytes=2-99", 10, Asked::Part(2, 9)),
+            ("bytes=9-", 10, Asked::Part(9, 9)),
+            ("bytes=-3", 10, Asked::Part(7, 9)),
+            ("bytes=-30", 10, Asked::Part(0, 9)),
+            ("bytes=10-", 10, Asked::Nothing),
+            ("bytes=-0", 10, Asked::Nothing),
+            ("bytes=0-", 0, Asked::Nothing),
+            ("bytes=-1", 0, Asked::Nothing),
+            ("bytes=5-2", 10, Asked::All),
+            ("bytes=0-1,3-4", 10, Asked::All),
+            ("bytes=a-b", 10, Asked::All),
+            ("bytes=--1", 10, Asked::All),
+            ("bytes=", 10, Asked::All),
+            ("lines=0-1", 10, Asked::All),
+            ("bytes=0-99999999999999999999", 10, Asked::All),
+        ] {
+            assert_eq!(asked(value, size), expected, "{value} of {size}");
+        }
+        let with = |condition: &str| {
+            let headers = [
+                (RANGE, HeaderValue::from_static("bytes=1-2")),
+                (IF_RANGE, HeaderValue::from_str(condition).unwrap()),
+            ];
+            range(&HeaderMap::from_iter(headers), 10, modified)
+        };
+        assert_eq!(with("Sun, 09 Sep 2001 01:46:40 GMT"), Asked::Part(1, 2));
+        assert_eq!(with("Sun, 09 Sep 2001 01:46:41 GMT"), Asked::All);
+        assert_eq!(with("\"etag\""), Asked::All);
+    }
+}

@@ -1,0 +1,168 @@
+//! The methods of `filesystem.Filesystem`, but for those that watch.
+
+use super::{Daemon, call::Head};
+use hangar_backends::{
+    local::{
+        User, UserError,
+        files::{self, Entry, FileError, Files, Kind},
+    },
+    runtime::blocking,
+};
+use hangar_core::wire::{
+    connect::{Code, RpcError},
+    envd::{
+        filesystem::{
+            EntryInfo, EntryResponse, ListDirRequest, ListDirResponse, MoveRequest, PathRequest, Timestamp,
+        },
+        process::Empty,
+    },
+};
+use std::{path::PathBuf, sync::Arc};
+
+/// The most entries of one list.
+const MAX_ENTRIES: usize = 100_000;
+
+impl Daemon {
+    /// Who touches files: whom a request names, else as who commands run.
+    pub(super) fn acting(&self, named: Option<&str>) -> Result<User, RpcError> {
+        let settings = self.settings().user.clone();
+        let user = match named.or(settings.as_deref()) {
+            None => Ok(User::current()),
+            Some(name) => User::named(name),
+        };
+        user.map_err(|error| {
+            let code = match &error {
+                UserError::Unknown(_) => Code::Unauthenticated,
+                UserError::NotRoot(_) => Code::PermissionDenied,
+                UserError::Unreadable(_) | UserError::UnreadableGroups(_) => Code::Internal,
+            };
+            RpcError::new(code, format!("user: {error}"))
+        })
+    }
+
+    /// A path of a request: absolute, or in the user's home.
+    pub(super) fn path(&self, field: &'static str, path: &str, user: &User) -> Result<PathBuf, RpcError> {
+        let directory = self.settings().directory.clone().filter(|_| path.is_empty());
+        files::resolve(path, user, directory.as_deref().map(std::path::Path::new))
+            .map_err(|error| RpcError::new(Code::InvalidArgument, format!("{field}: {error}")))
+    }
+
+    /// Does something with files on a thread that may block.
+    pub(super) async fn with_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Files) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let files = Arc::clone(&self.files);
+        let done = blocking(&*self.runtime, move || work(&files)).await;
+        done.unwrap_or_else(|| Err(FileError::Io("the daemon is ending".to_owned())))
+    }
+}
+
+/// What is there.
+pub(super) async fn stat(
+    daemon: &Daemon,
+    head: &Head,
+    asked: PathRequest,
+) -> Result<EntryResponse, RpcError> {
+    let user = daemon.acting(head.user.as_deref())?;
+    let path = daemon.path("path", &asked.path, &user)?;
+    let found = daemon.with_files(move |files| files.stat(&user, &path)).await;
+    found.map(response).map_err(|error| {
+        // Below a file there is nothing.
+        let is_below_a_file = matches!(error, FileError::NotADirectory(_));
+        let failed = failed("path", &error);
+        if is_below_a_file { RpcError { code: Code::NotFound, ..failed } } else { failed }
+    })
+}
+
+/// Makes a directory, with those above it.
+pub(super) async fn make_dir(
+    daemon: &Daemon,
+    head: &Head,
+    asked: PathRequest,
+) -> Result<EntryResponse, RpcError> {
+    let user = daemon.acting(head.user.as_deref())?;
+    let path = daemon.path("path", &asked.path, &user)?;
+    let made = daemon.with_files(move |files| files.make_dir(&user, &path)).await;
+    made.map(response).map_err(|error| failed("path", &error))
+}
+
+/// Gives a file another path, and makes the directories above that.
+pub(super) async fn rename(
+    daemon: &Daemon,
+    head: &Head,
+    asked: MoveRequest,
+) -> Result<EntryResponse, RpcError> {
+    let user = daemon.acting(head.user.as_deref())?;
+    let from = daemon.path("source", &asked.source, &user)?;
+    let to = daemon.path("destination", &asked.destination, &user)?;
+    let moved = daemon.with_files(move |files| files.rename(&user, &from, &to)).await;
+    moved.map(response).map_err(|error| failed("source, destination", &error))
+}
+
+/// What a directory has, and those below it down to a depth.
+pub(super) async fn list(
+    daemon: &Daemon,
+    head: &Head,
+    asked: ListDirRequest,
+) -> Result<ListDirResponse, RpcError> {
+    let user = daemon.acting(head.user.as_deref())?;
+    let path = daemon.path("path", &asked.path, &user)?;
+    let listed = daemon.with_files(move |files| files.list(&user, &path, asked.depth, MAX_ENTRIES)).await;
+    let listed = listed.map_err(|error| failed("path", &error))?;
+    Ok(ListDirResponse { entries: listed.into_iter().map(info).collect() })
+}
+
+/// Removes a file, or a directory with all that is in it.
+pub(super) async fn remove(daemon: &Daemon, head: &Head, asked: PathRequest) -> Result<Empty, RpcError> {
+    let user = daemon.acting(head.user.as_deref())?;
+    let path = daemon.path("path", &asked.path, &user)?;
+    let removed = daemon.with_files(move |files| files.remove(&user, &path)).await;
+    removed.map(|()| Empty {}).map_err(|error| failed("path", &error))
+}
+
+fn response(entry: Entry) -> EntryResponse {
+    EntryResponse { entry: Some(info(entry)) }
+}
+
+fn info(entry: Entry) -> EntryInfo {
+    let (seconds, nanos) = entry.modified;
+    EntryInfo {
+        name: entry.name,
+        kind: match entry.kind {
+            Some(Kind::File) => 1,
+            Some(Kind::Directory) => 2,
+            None => 0,
+        },
+        path: entry.path,
+        size: entry.size,
+        mode: entry.mode,
+        permissions: entry.permissions,
+        owner: entry.owner,
+        group: entry.group,
+        modified_time: Some(Timestamp { seconds, nanos: i32::try_from(nanos).unwrap_or(0) }),
+        symlink_target: entry.symlink_target,
+        metadata: entry.metadata,
+    }
+}
+
+fn failed(field: &str, error: &FileError) -> RpcError {
+    let code = match error {
+        FileError::NotFound(_) => Code::NotFound,
+        FileError::Exists(_) => Code::AlreadyExists,
+        FileError::NotADirectory(_)
+        | FileError::IsADirectory(_)
+        | FileError::NotRegular(_)
+        | FileError::TooLong(_)
+        | FileError::MetadataTooLong(_) => Code::InvalidArgument,
+        FileError::Denied(_) | FileError::ReadOnly(_) | FileError::OutsideRoot(_) | FileError::User(_) => {
+            Code::PermissionDenied
+        }
+        FileError::Loop(_) | FileError::CrossDevice(_) | FileError::MetadataUnsupported(_) => {
+            Code::FailedPrecondition
+        }
+        FileError::NoSpace(_) | FileError::TooMany { .. } => Code::ResourceExhausted,
+        FileError::Io(_) => Code::Internal,
+    };
+    RpcError::new(code, format!("{field}: {error}"))
+}
