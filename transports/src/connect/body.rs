@@ -53,7 +53,7 @@ impl HttpBody for Body {
         match self {
             Self::Full(bytes) => bytes.is_none(),
             Self::Process(stream) => stream.is_ended(),
-            Self::File(file) => file.left() == 0,
+            Self::File(file) => file.left() == Some(0),
         }
     }
 
@@ -61,7 +61,7 @@ impl HttpBody for Body {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Process(_) => SizeHint::default(),
-            Self::File(file) => SizeHint::with_exact(file.left()),
+            Self::File(file) => file.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

@@ -31,7 +31,8 @@ pub struct FileBody {
     daemon: Arc<Daemon>,
     file: Arc<File>,
     at: u64,
-    left: u64,
+    /// None: what there is. The files of `/proc` do not say how long they are.
+    left: Option<u64>,
     reading: Option<BoxFuture<'static, Option<Bytes>>>,
 }
 
@@ -42,19 +43,19 @@ impl fmt::Debug for FileBody {
 }
 
 impl FileBody {
-    /// Bytes that are to come.
-    pub(in super::super) const fn left(&self) -> u64 {
+    /// Bytes that are to come, where that is known.
+    pub(in super::super) const fn left(&self) -> Option<u64> {
         self.left
     }
 
     /// The next bytes. None at the end, and where the file has become shorter: the length in the head then says that some
     /// are missing.
     pub(in super::super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.left == 0 {
+        if self.left == Some(0) {
             return Poll::Ready(None);
         }
         let (daemon, file, at) = (&self.daemon, &self.file, self.at);
-        let len = usize::try_from(self.left).map_or(READ, |left| left.min(READ));
+        let len = self.left.and_then(|left| usize::try_from(left).ok()).map_or(READ, |left| left.min(READ));
         let reading = self.reading.get_or_insert_with(|| {
             let (daemon, file) = (Arc::clone(daemon), Arc::clone(file));
             Box::pin(async move { blocking(&*daemon.runtime, move || piece(&file, at, len)).await.flatten() })
@@ -64,9 +65,9 @@ impl FileBody {
         match &read {
             Some(bytes) => {
                 self.at += bytes.len() as u64;
-                self.left -= bytes.len() as u64;
+                self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
             }
-            None => self.left = 0,
+            None => self.left = Some(0),
         }
         Poll::Ready(read)
     }
@@ -122,6 +123,7 @@ pub(super) async fn read(
         }
     };
     let (at, left) = range.map_or((0, size), |(first, last)| (first, last - first + 1));
+    let left = (left > 0).then_some(left);
     if let Some((first, last)) = range {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         put(response.headers_mut(), CONTENT_RANGE, &format!("bytes {first}-{last}/{size}"));
@@ -129,7 +131,9 @@ pub(super) async fn read(
     let headers = response.headers_mut();
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(left));
+    if let Some(left) = left {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(left));
+    }
     last_modified(headers, modified);
     if request.method() != hyper::Method::HEAD {
         let body = FileBody { daemon: Arc::clone(daemon), file: Arc::new(file), at, left, reading: None };
