@@ -233,6 +233,12 @@ impl Client {
         Ok((len > 0).then_some(chunk))
     }
 
+    /// Reads so many bytes.
+    pub async fn bytes(&mut self, len: usize) -> Result<Bytes, End> {
+        self.fill(len).await?;
+        Ok(self.buffer.split_to(len).freeze())
+    }
+
     /// Reads until the connection ends. Returns what came, and how it ended.
     pub async fn rest(&mut self) -> (Bytes, End) {
         loop {

@@ -12,12 +12,14 @@
 //! * [`client`], [`stream`], [`mcp`]: a client that sees each byte and each time; [`messages`], [`session`]: one of MCP that
 //!   is told what changes, and one of the revisions of 2025; [`stdio`]: one that speaks lines.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
+//! * [`cell`]: a daemon, and a client that follows what runs in it.
 //! * [`scenario`]: a scenario drawn from a seed.
 //! * [`refusals`]: requests that are refused.
 //! * [`seeds`]: which seeds a test runs.
 
 #![expect(clippy::unwrap_used, reason = "these are tests: what is not there is a failure")]
 
+pub mod cell;
 pub mod client;
 pub mod clock;
 mod driver;
@@ -37,6 +39,7 @@ pub mod stdio;
 pub mod stream;
 pub mod world;
 
+pub use cell::{Cell, Follower};
 pub use client::{Client, End, Request, Response};
 pub use net::Link;
 pub use runtime::Sim;

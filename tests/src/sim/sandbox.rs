@@ -59,10 +59,16 @@ impl Record {
     pub fn command(&self) -> &str {
         match &self.spec.command {
             Command::Shell(command) => command,
-            Command::Argv(words) => &words[0],
+            Command::Argv(words) => &words[words.len() - 1],
         }
     }
 }
+
+/// The one program of the sandbox: its argument is a script.
+pub const SCRIPT: &str = "script";
+
+/// The first pid that it gives.
+pub const FIRST_PID: u32 = 100;
 
 /// A sandbox of scripts. See [`script`].
 pub struct SimSandbox {
@@ -150,8 +156,17 @@ impl Sandbox for SimSandbox {
     fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>> {
         Box::pin(async move {
             let shared = &self.shared;
-            let Command::Shell(script) = &spec.command else {
-                return Err(StartError::Unsupported { field: "argv", what: "programs, only scripts" });
+            let script = match &spec.command {
+                Command::Shell(script) => script,
+                Command::Argv(words) => match &words[..] {
+                    [program, script] if program == SCRIPT => script,
+                    _ => {
+                        return Err(StartError::Unsupported {
+                            field: "argv",
+                            what: "programs, only scripts",
+                        });
+                    }
+                },
             };
             let steps = script::parse(script);
             let mut process = Process::new(spec.process.clone(), shared.runtime.now());
@@ -235,7 +250,8 @@ async fn start(
         Outcome::Runs => {
             shared.record(handle.id(), |record| record.started_at = Some(shared.runtime.now()));
             shared.note(handle.id(), "runs");
-            handle.drive(Waker::noop(), |process| process.handle_started(None));
+            let pid = shared.pid(handle.id());
+            handle.drive(Waker::noop(), |process| process.handle_started(Some(pid)));
             let driver = Driver::new(Arc::clone(&shared), Arc::clone(&handle), Family::new(steps));
             (Ok(Arc::clone(&handle)), Some(driver))
         }
@@ -287,6 +303,12 @@ impl Shared {
 
     pub(super) fn record<T>(&self, id: &str, change: impl FnOnce(&mut Record) -> T) -> T {
         change(self.table.lock().unwrap().records.get_mut(id).unwrap())
+    }
+
+    /// The number of a process: counted from [`FIRST_PID`] in the order of their start.
+    fn pid(&self, id: &str) -> u32 {
+        let index = self.table.lock().unwrap().order.iter().position(|known| known == id);
+        FIRST_PID + u32::try_from(index.unwrap()).unwrap()
     }
 
     pub(super) fn release(&self, handle: &Handle) {

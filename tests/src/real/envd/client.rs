@@ -1,15 +1,18 @@
 //! A client of blocking sockets.
 
 use super::Followed;
-use crate::real::{client::Response, machine::PATIENCE};
+use crate::{
+    envd::messages,
+    real::{client::Response, machine::PATIENCE},
+};
 use bytes::BytesMut;
 use hangar_core::wire::{
-    connect::{Codec, Kind, RpcError, envelope, head::content_type},
+    connect::{Codec, Kind, RpcError, head::content_type},
     envd::{
         self, Message,
         process::{
-            ConnectRequest, Empty, ListResponse, ProcessConfig, ProcessInfo, ProcessSelector,
-            SendSignalRequest, StartRequest,
+            ConnectRequest, Empty, ListResponse, ProcessInfo, ProcessSelector, SendSignalRequest,
+            StartRequest,
         },
     },
 };
@@ -25,31 +28,6 @@ pub struct Client {
     pub address: SocketAddr,
     codec: Codec,
     headers: String,
-}
-
-/// `bash -c` and this.
-pub fn bash(script: &str) -> StartRequest {
-    argv(&["/bin/bash", "-c", script])
-}
-
-/// This program without input.
-pub fn argv(argv: &[&str]) -> StartRequest {
-    let config = ProcessConfig {
-        cmd: argv[0].to_owned(),
-        args: argv[1..].iter().map(|&argument| argument.to_owned()).collect(),
-        ..ProcessConfig::default()
-    };
-    StartRequest { process: Some(config), stdin: Some(false), ..StartRequest::default() }
-}
-
-/// The process with this number.
-pub fn pid(pid: u32) -> Option<ProcessSelector> {
-    Some(ProcessSelector { pid: Some(pid), tag: None })
-}
-
-/// The process with this name.
-pub fn tag(tag: &str) -> Option<ProcessSelector> {
-    Some(ProcessSelector { pid: None, tag: Some(tag.to_owned()) })
 }
 
 impl Client {
@@ -109,13 +87,9 @@ impl Client {
     }
 
     /// A call whose answer is a stream, and whose request is these messages.
-    pub fn stream<Q: Message>(&self, path: &str, messages: &[Q]) -> Followed {
-        let mut body = BytesMut::new();
-        for message in messages {
-            envelope::write(0, &mut body, |out| envd::encode(self.codec, message, out));
-        }
+    pub fn stream<Q: Message>(&self, path: &str, sent: &[Q]) -> Followed {
         let kind = content_type(Kind::Stream, self.codec);
-        let response = self.raw("POST", path, Some(kind), &body).unwrap();
+        let response = self.raw("POST", path, Some(kind), &messages(self.codec, sent)).unwrap();
         assert_eq!(
             (response.status, response.header("content-type")),
             (200, Some(kind)),

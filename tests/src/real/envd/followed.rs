@@ -1,12 +1,12 @@
 //! A process as a client follows it.
 
-use crate::real::client::Response;
+use crate::{
+    envd::{self, Event},
+    real::client::Response,
+};
 use hangar_core::wire::{
-    connect::{Codec, Decoder, End, RpcError},
-    envd::{
-        self, Message,
-        process::{DataEvent, EndEvent, ExitedEvent, StartEvent, StartResponse},
-    },
+    connect::{Codec, Decoder, RpcError},
+    envd::{Message, decode, process::EndEvent},
 };
 use std::{
     io::{self, Read},
@@ -19,23 +19,6 @@ pub struct Followed {
     response: Response,
     decoder: Decoder,
     codec: Codec,
-}
-
-/// What a stream says.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// It runs.
-    Start(StartEvent),
-    /// It printed.
-    Data(DataEvent),
-    /// It ended; more may come.
-    Exited(ExitedEvent),
-    /// It ended.
-    End(EndEvent),
-    /// Nothing.
-    KeepAlive,
-    /// The stream ended.
-    Closed(Option<RpcError>),
 }
 
 /// All that a stream said.
@@ -77,22 +60,7 @@ impl Followed {
     pub fn try_next(&mut self) -> io::Result<Event> {
         let mut buffer = [0; 64 * 1024];
         loop {
-            if let Some(envelope) = self.decoder.next_envelope().unwrap() {
-                if envelope.is_end() {
-                    return Ok(Event::Closed(End::parse(&envelope.data).unwrap().error));
-                }
-                let message: StartResponse = envd::decode(self.codec, &envelope.data).unwrap();
-                let event = message.event.unwrap();
-                let all = [
-                    event.start.map(Event::Start),
-                    event.data.map(Event::Data),
-                    event.end.map(Event::End),
-                    event.exited.map(Event::Exited),
-                    event.keepalive.map(|_| Event::KeepAlive),
-                ];
-                let mut all = all.into_iter().flatten();
-                let event = all.next().expect("an event says something");
-                assert_eq!(all.next(), None, "an event says one thing");
+            if let Some(event) = envd::event(self.codec, &mut self.decoder) {
                 return Ok(event);
             }
             match self.response.read(&mut buffer)? {
@@ -107,7 +75,7 @@ impl Followed {
         let mut buffer = [0; 4096];
         loop {
             if let Some(envelope) = self.decoder.next_envelope().unwrap() {
-                let message = (!envelope.is_end()).then(|| envd::decode(self.codec, &envelope.data).unwrap());
+                let message = (!envelope.is_end()).then(|| decode(self.codec, &envelope.data).unwrap());
                 return Ok(message);
             }
             match self.response.read(&mut buffer)? {

@@ -19,8 +19,9 @@ use std::{
 };
 use tokio::sync::Notify;
 
-pub use client::{Client, argv, bash, pid, tag};
-pub use followed::{Event, Followed, Whole};
+pub use crate::envd::{Event, argv, bash, pid, tag};
+pub use client::Client;
+pub use followed::{Followed, Whole};
 
 /// A daemon that listens on a port of its own. Dropped, it ends with everything that runs in it.
 #[derive(Debug)]
