@@ -31,6 +31,17 @@ pub fn path() -> &'static Path {
     PATH.get_or_init(|| built(&["--workspace", "--bin", "hangar"], "hangar"))
 }
 
+/// The `hangar-envd` daemon, of the same profile as this test.
+pub fn envd_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| built(&["--workspace", "--bin", "hangar-envd"], "hangar-envd"))
+}
+
+/// The daemon with nothing of it set in its environment.
+pub fn envd() -> Command {
+    clean(Command::new(envd_path()))
+}
+
 /// An example of a package.
 pub fn example(package: &str, name: &str) -> Command {
     clean(Command::new(built(&["--package", package, "--example", name], &format!("examples/{name}"))))
@@ -61,7 +72,7 @@ pub fn hangar() -> Command {
     clean(Command::new(path()))
 }
 
-fn clean(mut command: Command) -> Command {
+pub(super) fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let name_is = |prefix: &str| name.to_str().is_some_and(|name| name.starts_with(prefix));
         if name_is("HANGAR_") || name_is("RUST_LOG") {
@@ -276,13 +287,13 @@ impl Drop for Serving {
     }
 }
 
-fn end(child: &mut Child) {
+pub(super) fn end(child: &mut Child) {
     // It may have ended.
     drop(child.kill());
     drop(child.wait());
 }
 
-fn wait(child: &mut Child) -> ExitStatus {
+pub(super) fn wait(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     let mut ended = None;
     wait_until("the end of a child", || {
@@ -292,7 +303,7 @@ fn wait(child: &mut Child) -> ExitStatus {
     ended.unwrap_or_else(|| panic!("{:?}", begun.elapsed()))
 }
 
-fn code(status: ExitStatus) -> i32 {
+pub(super) fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap())
 }

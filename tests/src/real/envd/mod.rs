@@ -2,6 +2,7 @@
 
 mod client;
 mod followed;
+mod running;
 
 use super::{On, machine::PATIENCE};
 use hangar_backends::{
@@ -22,6 +23,7 @@ use tokio::sync::Notify;
 pub use crate::envd::{Event, argv, bash, pid, tag};
 pub use client::Client;
 pub use followed::{Followed, Whole};
+pub use running::Running;
 
 /// A daemon that listens on a port of its own. Dropped, it ends with everything that runs in it.
 #[derive(Debug)]
