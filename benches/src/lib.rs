@@ -11,11 +11,14 @@
 //! * [`workload`]: the way of one message through core, for criterion (`cargo bench -p hangar-benches`) and for the
 //!   instruction count (`instructions`, which `.ci/run` holds to a limit).
 //!
-//! The table depends on none of hangar's crates: its client speaks HTTP to whatever answers.
+//! * [`envd`]: the daemon's figures (`envd`), each against its limit.
+//!
+//! The table of streams depends on none of hangar's crates: its client speaks HTTP to whatever answers.
 
 pub mod child;
 pub mod cli;
 pub mod clock;
+pub mod envd;
 pub mod http;
 pub mod machine;
 pub mod mcp;
