@@ -9,11 +9,20 @@
 //!    │ waited for                         │ waited for only while nobody moves, and no longer than [`PATIENCE`]
 //! ```
 //!
-//! Who is not waited for falls out of the ring as the process goes on, and is told so.
+//! Who is not waited for falls out of the ring as the process goes on, and is told so. From then on it is waited for by no
+//! means: what it would have to take next is gone.
+//!
+//! What `testing::subscription` checks of it, where the process is polled after each input:
+//!
+//! * Who takes what there is in less than [`STUCK`] each time, and is waited for, loses nothing. Nor does
+//!   [`Hold::Always`], whatever it does.
+//! * One that has stopped holds up the process for [`STUCK`] while another one moves, whichever way that one is waited for,
+//!   and else for [`PATIENCE`]; [`Hold::Always`] holds it up for as long as it likes, [`Hold::Never`] not at all.
+//! * Where the first reader is awaited, nothing is lost before it comes, and nothing comes past the ring.
 
 use crate::{
     Time,
-    log::{PACKET_MAX, Reader},
+    log::{FRAME_MAX, Log, PACKET_MAX, Reader, Retention},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -53,6 +62,7 @@ impl Seat {
 #[derive(Debug)]
 pub(crate) struct Audience {
     window: u64,
+    max_frames: u64,
     members: BTreeMap<u64, Member>,
     next_id: u64,
     /// Nobody came yet, and somebody will.
@@ -63,8 +73,24 @@ pub(crate) struct Audience {
 #[derive(Debug)]
 struct Member {
     hold: Hold,
-    offset: u64,
+    place: Place,
     lag: Lag,
+}
+
+/// Where a reader is in the log.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Place {
+    offset: u64,
+    seq: u64,
+}
+
+impl Place {
+    /// Before all output.
+    const FIRST: Self = Self { offset: 0, seq: 1 };
+
+    const fn of(reader: &Reader) -> Self {
+        Self { offset: reader.offset(), seq: reader.seq() }
+    }
 }
 
 /// Whether there is something that a reader has not taken.
@@ -77,9 +103,18 @@ enum Lag {
 }
 
 impl Audience {
-    /// Nobody yet. Readers that are waited for are at most `window` bytes behind; where `awaits_first`, so is the first.
-    pub(crate) const fn new(window: usize, awaits_first: bool, now: Time) -> Self {
-        Self { window: window as u64, members: BTreeMap::new(), next_id: 0, awaits_first, now }
+    /// Nobody yet. Readers that are waited for are at most as far behind as `retention` keeps; where `awaits_first`, so is the
+    /// first.
+    pub(crate) fn new(retention: Retention, awaits_first: bool, now: Time) -> Self {
+        Self {
+            // Where nothing is kept, what comes next is.
+            window: retention.bytes().max(1) as u64,
+            max_frames: retention.max_frames() as u64,
+            members: BTreeMap::new(),
+            next_id: 0,
+            awaits_first,
+            now,
+        }
     }
 
     /// One more.
@@ -87,14 +122,14 @@ impl Audience {
         let id = self.next_id;
         self.next_id += 1;
         self.awaits_first = false;
-        self.members.insert(id, Member { hold, offset: reader.offset(), lag: Lag::Noticed });
+        self.members.insert(id, Member { hold, place: Place::of(&reader), lag: Lag::Noticed });
         Seat { reader, id }
     }
 
     /// It took something.
     pub(crate) fn handle_taken(&mut self, seat: &Seat) {
         if let Some(member) = self.members.get_mut(&seat.id) {
-            member.offset = seat.reader.offset();
+            member.place = Place::of(&seat.reader);
             member.lag = Lag::Noticed;
         }
     }
@@ -109,29 +144,32 @@ impl Audience {
         if self.awaits_first {
             return Some(0);
         }
-        self.members.values().map(|member| member.offset).min()
+        self.members.values().map(|member| member.place.offset).min()
     }
 
-    /// How many bytes may come now, where the log is at `end`.
-    pub(crate) fn room(&self, end: u64) -> usize {
-        let Some(floor) = self.floor() else { return usize::MAX };
-        let room = self.window.saturating_sub(end.saturating_sub(floor));
+    /// How many bytes may come now.
+    pub(crate) fn room(&self, log: &Log) -> usize {
+        let Some(floor) = self.floor(log).filter(|_| !log.is_abandoned()) else { return usize::MAX };
+        let bytes = self.window.saturating_sub(log.end_offset().saturating_sub(floor.offset));
+        // A log keeps so many frames and no more, however few bytes are in them.
+        let frames = self.max_frames.saturating_sub((log.newest_seq() + 1).saturating_sub(floor.seq));
+        let room = bytes.min(frames.saturating_mul(FRAME_MAX as u64));
         let packet = PACKET_MAX as u64;
         let room = if room < packet && self.window >= 2 * packet { 0 } else { room };
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
     /// Lets time pass. Returns when to do so again, where that may give the process room.
-    pub(crate) fn handle_time(&mut self, now: Time, end: u64) -> Option<Time> {
+    pub(crate) fn handle_time(&mut self, now: Time, log: &Log) -> Option<Time> {
         self.now = self.now.max(now);
         for member in self.members.values_mut() {
             member.lag = match member.lag {
-                Lag::No | Lag::Noticed if member.offset >= end => Lag::No,
+                Lag::No | Lag::Noticed if member.place.offset >= log.end_offset() => Lag::No,
                 Lag::No | Lag::Noticed => Lag::Since(self.now),
                 Lag::Since(at) => Lag::Since(at),
             };
         }
-        if self.room(end) > 0 {
+        if self.room(log) > 0 {
             return None;
         }
         let moving = self.members.values().filter(|member| member.hold == Hold::WhileMoving);
@@ -143,18 +181,20 @@ impl Audience {
     }
 
     /// Where the slowest is that is waited for.
-    fn floor(&self) -> Option<u64> {
+    fn floor(&self, log: &Log) -> Option<Place> {
         if self.awaits_first {
-            return Some(0);
+            return Some(Place::FIRST);
         }
-        let lowest = |wanted: &dyn Fn(&Member) -> bool| {
-            self.members.values().filter(|member| wanted(member)).map(|member| member.offset).min()
-        };
-        let always = lowest(&|member| member.hold == Hold::Always);
-        let moving = lowest(&|member| member.hold == Hold::WhileMoving && !self.waited(member, STUCK));
-        let patient = || lowest(&|member| member.hold == Hold::WhileMoving && !self.waited(member, PATIENCE));
-        let moving = moving.or_else(patient);
-        always.into_iter().chain(moving).min()
+        let somebody_moves = self.members.values().any(|member| !self.waited(member, STUCK));
+        let long = if somebody_moves { STUCK } else { PATIENCE };
+        let waited_for = self.members.values().filter(|member| match member.hold {
+            Hold::Always => true,
+            Hold::WhileMoving => !self.waited(member, long),
+            Hold::Never => false,
+        });
+        // Who has lost something loses no more by what comes.
+        let start = log.start_offset();
+        waited_for.map(|member| member.place).filter(|place| place.offset >= start).min()
     }
 
     /// Whether it has taken nothing for so long.

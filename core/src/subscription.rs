@@ -85,6 +85,9 @@ enum Stage {
 impl Subscription {
     /// Follows `process` from where `reader` is. It has to [leave](Self::leave).
     pub fn new(config: Config, process: &mut Process, reader: Reader, now: Time) -> Self {
+        // By an offset it may have come to the end of a frame that grows, or does not: it is told a number.
+        let is_newest = reader.offset() == process.log().end_offset();
+        let reader = if is_newest { Reader::newest(process.log_mut()) } else { reader };
         Self {
             seat: process.seat(reader, config.hold),
             silent_until: now + config.keep_alive,

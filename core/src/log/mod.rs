@@ -252,6 +252,11 @@ impl Log {
         self.state == State::Ended
     }
 
+    /// Whether nobody will read.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.state == State::Abandoned
+    }
+
     /// Bytes that are kept.
     pub const fn held(&self) -> usize {
         self.held

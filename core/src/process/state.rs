@@ -92,7 +92,7 @@ impl Process {
         Self {
             now,
             log: Log::new(config.retention).replaying(config.replay),
-            audience: Audience::new(config.retention.bytes(), config.awaits_reader, now),
+            audience: Audience::new(config.retention, config.awaits_reader, now),
             stdin: Stdin::new(config.max_stdin),
             pid: None,
             life: Life::Starting,
@@ -135,13 +135,12 @@ impl Process {
         }
     }
 
-    /// It printed. Returns how much was taken: all of it where it was at most [`wants_output`](Self::wants_output).
-    /// `ts_ms` is the wall clock's time of the read.
+    /// It printed. Returns how much was taken: all of it where it was at most what [`wants_output`](Self::wants_output) said
+    /// before it was read, whoever came or read since: it cannot be put back. `ts_ms` is the wall clock's time of the read.
     pub fn handle_output(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
         match self.source {
             Source::Open | Source::Draining { .. } => {
-                let wanted = data.len().min(self.wants_output());
-                let taken = self.log.append(channel, ts_ms, &data[..wanted]);
+                let taken = self.log.append(channel, ts_ms, data);
                 self.forget();
                 taken
             }
@@ -287,7 +286,10 @@ impl Process {
 
     /// Gives a reader a seat: from here on the process waits for it as `hold` says.
     pub fn seat(&mut self, reader: Reader, hold: Hold) -> Seat {
-        self.audience.join(reader, hold)
+        let seat = self.audience.join(reader, hold);
+        // What waited for it is before it, where it came for what comes next.
+        self.forget();
+        seat
     }
 
     /// Takes what comes next for a reader.
@@ -352,9 +354,7 @@ impl Process {
     /// How many bytes of output may be read now; none while a slow reader is waited for, and once it has ended.
     pub fn wants_output(&self) -> usize {
         match self.source {
-            Source::Open | Source::Draining { .. } => {
-                self.log.room().min(self.audience.room(self.log.end_offset()))
-            }
+            Source::Open | Source::Draining { .. } => self.log.room().min(self.audience.room(&self.log)),
             Source::Drained => usize::MAX,
             Source::Ended => 0,
         }
@@ -410,7 +410,7 @@ impl Process {
         if let Some(signal) = self.next_signal() {
             return signal;
         }
-        let room_at = self.audience.handle_time(self.now, self.log.end_offset());
+        let room_at = self.audience.handle_time(self.now, &self.log);
         self.run_timeout();
         if let Some(signal) = self.next_signal() {
             return signal;
