@@ -5,7 +5,7 @@
 
 use arbitrary::Arbitrary;
 use hangar_core::testing::{
-    attach, changes, exec, limits, listen, log, mcp, pace, process, scenario, sse, tail, text,
+    attach, changes, exec, limits, listen, log, mcp, pace, process, scenario, sse, subscription, tail, text,
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
@@ -37,6 +37,11 @@ fn process() {
 #[test]
 fn attach() {
     check(600, attach::run);
+}
+
+#[test]
+fn subscription() {
+    check(600, subscription::run);
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub mod mcp;
 pub mod pace;
 pub mod process;
 pub mod sse;
+pub mod subscription;
 pub mod tail;
 pub mod text;
 

@@ -1,101 +1,14 @@
-//! A log and its readers against the numbers of the bytes.
-//!
-//! Each byte that is printed is a function of its offset, so what a reader gets says where it came from.
+//! What has to be true of a log and of its readers.
 
-use super::draw;
+use super::{Op, Rare, Scenario, byte, bytes, check_bounds};
 use crate::log::{
     Channel, CursorAhead, FRAME_MAX, Frame, Gap, GapReason, Item, Log, PACKET_MAX, Reader, Retention,
 };
-use arbitrary::{Arbitrary, Result, Unstructured};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A log and what happens to it.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// What it keeps.
-    pub retention: Retention,
-    /// Bytes of it that readers who come are given.
-    pub replay: u64,
-    /// What happens.
-    pub ops: Vec<Op>,
-}
-
-/// What happens to a log.
-#[derive(Arbitrary, Clone, Debug)]
-pub enum Op {
-    /// The process prints.
-    Print(#[arbitrary(with = draw::channel)] Channel, #[arbitrary(with = draw::size)] usize),
-    /// It prints a byte on each of two channels, this many times: a frame for each byte.
-    Alternate(#[arbitrary(with = draw::size)] usize),
-    /// A reader takes, this many times.
-    Take(u8, #[arbitrary(with = draw::polls)] usize),
-    /// A reader comes, at the oldest byte. Where only one may be, it takes the place of the other.
-    Oldest,
-    /// A reader comes, at a byte that there is or was, or a little ahead.
-    At(u16),
-    /// A reader comes, at most this far from the newest byte.
-    Near(#[arbitrary(with = draw::size)] usize),
-    /// A reader comes, after a frame that there is or was, or the one after the newest.
-    After(u8),
-    /// A reader comes, after the newest byte.
-    Newest,
-    /// A reader comes for the last lines, so many bytes at the most.
-    Tail(u8, #[arbitrary(with = draw::size)] usize),
-    /// Something that happens once in the life of a log.
-    Rare(#[arbitrary(with = rare)] Rare),
-}
-
-/// What happens once, if at all.
-#[derive(Clone, Copy, Debug)]
-pub enum Rare {
-    /// Nothing does.
-    Nothing,
-    /// Nothing more will come.
-    End,
-    /// Nobody will read.
-    Abandon,
-}
 
 const MAX_READERS: usize = 4;
 
-fn rare(u: &mut Unstructured<'_>) -> Result<Rare> {
-    use Rare::{Abandon, End, Nothing};
-    Ok(*u.choose(&[Nothing, Nothing, Nothing, Nothing, Nothing, End, End, Abandon])?)
-}
-
-impl<'a> Arbitrary<'a> for Scenario {
-    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
-        let retention = draw::retention(u)?;
-        let replay = if u.ratio(2, 3u8)? { u64::MAX } else { draw::size(u)? as u64 };
-        Ok(Self { retention, replay, ops: draw::steps(u, 80)? })
-    }
-}
-
-/// The byte at an offset.
-pub(super) const fn byte(offset: u64) -> u8 {
-    (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
-}
-
-/// The bytes from an offset on.
-pub(super) fn bytes(from: u64, len: usize) -> Vec<u8> {
-    (from..from + len as u64).map(byte).collect()
-}
-
-/// Runs a scenario, and then lets every reader read to the end.
-pub fn run(scenario: &Scenario) {
-    let mut model = Model::new(scenario);
-    for op in &scenario.ops {
-        model.apply(op);
-        model.check();
-    }
-    model.end();
-    for index in 0..model.readers.len() {
-        while model.take(index) {}
-        assert_eq!(model.readers[index].offset, model.end, "a reader stopped before the end");
-    }
-}
-
-struct Model {
+pub(super) struct Model {
     retention: Retention,
     replay: u64,
     log: Log,
@@ -112,6 +25,8 @@ struct Model {
     newest_seq: u64,
     ended: bool,
     abandoned: bool,
+    /// What ends there or before was dropped.
+    forgotten: u64,
 }
 
 /// A reader, and where it has to be.
@@ -138,7 +53,7 @@ impl Place {
 }
 
 impl Model {
-    fn new(scenario: &Scenario) -> Self {
+    pub(super) fn new(scenario: &Scenario) -> Self {
         let mut log = Log::new(scenario.retention).replaying(scenario.replay);
         let reader = Reader::oldest(&mut log);
         Self {
@@ -154,10 +69,11 @@ impl Model {
             newest_seq: 0,
             ended: false,
             abandoned: false,
+            forgotten: 0,
         }
     }
 
-    fn apply(&mut self, op: &Op) {
+    pub(super) fn apply(&mut self, op: &Op) {
         match *op {
             Op::Print(channel, len) => self.print(channel, len),
             Op::Alternate(times) => {
@@ -186,6 +102,12 @@ impl Model {
                 self.add(Place::at(reader, self.end));
             }
             Op::Tail(lines, max) => self.tail(u64::from(lines), max),
+            Op::OldestKept => {
+                let reader = Reader::oldest_kept(&self.log);
+                let offset = self.log.start_offset();
+                self.add(Place { ends_after: self.forgotten, ..Place::at(reader, offset) });
+            }
+            Op::Forget(back) => self.forget(self.end.saturating_sub(back as u64)),
             Op::At(offset) => self.at(u64::from(offset) % (self.end + 3)),
             Op::Near(back) => self.at(self.end.saturating_sub(back as u64)),
             Op::Rare(Rare::Nothing) => {}
@@ -196,6 +118,21 @@ impl Model {
                 assert_eq!((self.log.held(), self.log.held_frames()), (0, 0));
             }
         }
+    }
+
+    /// Whole frames are dropped, and none that goes on after `offset`.
+    fn forget(&mut self, offset: u64) {
+        let start = self.log.start_offset();
+        self.log.forget(offset);
+        let now = self.log.start_offset();
+        assert!(start <= now && now <= start.max(offset), "dropped from {start} to {now}, of {offset}");
+        assert!(offset < self.end || self.log.held() == 0, "all was to be dropped");
+        let dropped = self.frames.values().filter(|(_, end)| (now + 1..=offset).contains(end));
+        assert_eq!(dropped.count(), 0, "kept from {now} on, of {offset}");
+        if offset == self.end {
+            self.sealed.insert(offset);
+        }
+        self.forgotten = self.forgotten.max(offset);
     }
 
     fn print(&mut self, channel: Channel, len: usize) {
@@ -315,10 +252,17 @@ impl Model {
             as u64
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.log.end();
         self.ended = true;
         assert!(self.log.is_ended());
+    }
+
+    pub(super) fn read_out(&mut self) {
+        for index in 0..self.readers.len() {
+            while self.take(index) {}
+            assert_eq!(self.readers[index].offset, self.end, "a reader stopped before the end");
+        }
     }
 
     /// A reader takes what comes next. False where there is nothing.
@@ -393,7 +337,7 @@ impl Model {
         assert!(!goes_on || full || self.sealed.contains(&frame.end()), "frame {} did not grow", frame.seq);
     }
 
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         let log = &self.log;
         assert_eq!(log.end_offset(), self.end);
         assert_eq!(log.start_offset() + log.held() as u64, self.end);
@@ -412,17 +356,6 @@ impl Model {
         };
         assert_eq!(log.room(), room);
     }
-}
-
-/// Rule 7 for a log.
-pub(super) fn check_bounds(log: &Log, retention: Retention) {
-    let most = match retention {
-        Retention::Ring { bytes } => bytes + FRAME_MAX,
-        Retention::UntilRead { bytes } => bytes,
-    };
-    assert!(log.held() <= most, "rule 7: {} bytes are held by {retention:?}", log.held());
-    let frames = log.held_frames();
-    assert!(frames <= retention.max_frames(), "rule 7: {frames} frames are held by {retention:?}");
 }
 
 /// A gap is told exactly where something is gone, once, with its reason and its size.
