@@ -105,7 +105,7 @@ pub fn keep_alive(value: Option<&str>) -> Duration {
     if let Ok(seconds) = value.parse() {
         return Duration::from_secs(seconds).clamp(least, most);
     }
-    let digits = value.trim_start_matches(['-', '+']);
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match (is_number, value.starts_with('-')) {
         (true, true) => least,
