@@ -5,7 +5,8 @@
 
 use arbitrary::Arbitrary;
 use hangar_core::testing::{
-    attach, changes, exec, limits, listen, log, mcp, pace, process, scenario, sse, subscription, tail, text,
+    attach, changes, connect, envd, exec, limits, listen, log, mcp, pace, process, scenario, sse,
+    subscription, tail, text,
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
@@ -82,6 +83,26 @@ fn sse_decoder() {
 #[test]
 fn sse_round_trip() {
     check(300, sse::run_round_trip);
+}
+
+#[test]
+fn connect_envelope() {
+    check(200, connect::run);
+}
+
+#[test]
+fn envd_json() {
+    check(60, |json: &envd::Json| envd::run_all(json.0.as_bytes()));
+}
+
+#[test]
+fn envd_proto() {
+    check(60, |proto: &envd::Proto| envd::run_all(&proto.0));
+}
+
+#[test]
+fn envd_printed() {
+    check(200, envd::run_printed);
 }
 
 #[test]

@@ -11,9 +11,11 @@
 pub mod attach;
 pub mod changes;
 mod clock;
+pub mod connect;
 mod contract;
 pub mod control;
 mod draw;
+pub mod envd;
 pub mod exec;
 pub mod limits;
 pub mod listen;
