@@ -12,7 +12,8 @@
 //! Who is not waited for falls out of the ring as the process goes on, and is told so. From then on it is waited for by no
 //! means: what it would have to take next is gone.
 //!
-//! What `testing::subscription` checks of it, where the process is polled after each input:
+//! What `testing::subscription` checks of it, where the process is polled when it
+//! [has to be](crate::process::Process::wants_poll):
 //!
 //! * Who takes what there is in less than [`STUCK`] each time, and is waited for, loses nothing. Nor does
 //!   [`Hold::Always`], whatever it does.
@@ -68,6 +69,8 @@ pub(crate) struct Audience {
     /// Nobody came yet, and somebody will.
     awaits_first: bool,
     now: Time,
+    /// Somebody came, took or went since then, or something was printed.
+    changed: bool,
 }
 
 #[derive(Debug)]
@@ -114,6 +117,7 @@ impl Audience {
             next_id: 0,
             awaits_first,
             now,
+            changed: false,
         }
     }
 
@@ -122,6 +126,7 @@ impl Audience {
         let id = self.next_id;
         self.next_id += 1;
         self.awaits_first = false;
+        self.changed = true;
         self.members.insert(id, Member { hold, place: Place::of(&reader), lag: Lag::Noticed });
         Seat { reader, id }
     }
@@ -132,11 +137,18 @@ impl Audience {
             member.place = Place::of(&seat.reader);
             member.lag = Lag::Noticed;
         }
+        self.changed = true;
+    }
+
+    /// Something was printed.
+    pub(crate) const fn handle_printed(&mut self) {
+        self.changed = true;
     }
 
     /// It is gone.
     pub(crate) fn leave(&mut self, seat: &Seat) {
         self.members.remove(&seat.id);
+        self.changed = true;
     }
 
     /// The offset below which nobody has anything to read; None where nobody is there.
@@ -159,9 +171,15 @@ impl Audience {
         usize::try_from(room).unwrap_or(usize::MAX)
     }
 
+    /// Whether somebody came, took or went since time passed last, or something was printed.
+    pub(crate) const fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Lets time pass. Returns when to do so again, where that may give the process room.
     pub(crate) fn handle_time(&mut self, now: Time, log: &Log) -> Option<Time> {
         self.now = self.now.max(now);
+        self.changed = false;
         for member in self.members.values_mut() {
             member.lag = match member.lag {
                 Lag::No | Lag::Noticed if member.place.offset >= log.end_offset() => Lag::No,

@@ -140,6 +140,34 @@ fn what_was_read_is_not_dropped_for_who_moves_again() {
     assert_eq!(process.log().end_offset(), 200);
 }
 
+/// Whoever drives it polls it when its time has come, and else when it says so.
+#[test]
+fn it_says_when_the_time_for_which_it_waits_is_another_one() {
+    let mut process = process(Keep::Retained, true);
+    let mut first = sit(&mut process, Hold::WhileMoving);
+    assert_eq!((process.wants_poll(), poll(&mut process, Time::ZERO)), (false, Output::Wait(None)));
+    // It is held up from here on, and that is not in its last `Wait`.
+    fill(&mut process);
+    assert!(process.wants_poll());
+    assert_eq!(poll(&mut process, Time::ZERO), Output::Wait(Some(at(STUCK))));
+    assert!(!process.wants_poll());
+    let mut second = sit(&mut process, Hold::WhileMoving);
+    assert!(process.wants_poll());
+    assert_eq!(
+        (poll(&mut process, at(STUCK)), process.wants_poll()),
+        (Output::Wait(Some(at(2 * STUCK))), false)
+    );
+    // The first one moves, and holds it up no longer: the second one does.
+    taken(&mut process, &mut first);
+    assert!(process.wants_poll());
+    poll(&mut process, at(STUCK));
+    process.leave(&first);
+    assert!(process.wants_poll());
+    assert_eq!(poll(&mut process, at(2 * STUCK)), Output::Wait(Some(at(STUCK + PATIENCE))));
+    taken(&mut process, &mut second);
+    assert_eq!((process.wants_poll(), process.wants_output()), (false, 100));
+}
+
 #[test]
 fn nobody_waits_where_nobody_will_read() {
     let mut process = process(Keep::Retained, true);

@@ -141,6 +141,7 @@ impl Process {
         match self.source {
             Source::Open | Source::Draining { .. } => {
                 let taken = self.log.append(channel, ts_ms, data);
+                self.audience.handle_printed();
                 self.forget();
                 taken
             }
@@ -358,6 +359,12 @@ impl Process {
             Source::Drained => usize::MAX,
             Source::Ended => 0,
         }
+    }
+
+    /// Whether it has to be polled, whatever its last `Wait` said: it is held up since then, or for another reader. To be
+    /// asked after [`handle_output`](Self::handle_output), and whenever a reader came, took something or went.
+    pub fn wants_poll(&self) -> bool {
+        self.audience.has_changed() && self.wants_output() == 0
     }
 
     /// Input that waits to be written.

@@ -1,8 +1,8 @@
 //! A daemon's process and those who follow it, against what each of them has to be given and what
 //! [`audience`](crate::audience) promises.
 //!
-//! The process's driver polls it until `Wait` after whatever happens, and prints what there is room for, as its shell
-//! does. Each byte is a function of its offset.
+//! The process's driver polls it until `Wait` after whatever happens, or only when it has to, and prints what there is room
+//! for, as its shell does. Each byte is a function of its offset.
 
 mod facts;
 mod run;
@@ -25,6 +25,8 @@ use std::time::Duration;
 pub struct Scenario {
     /// How it is followed and ended.
     pub config: process::Config,
+    /// What its subscribers do is no reason for the driver to poll, unless it waits for room or the process wants it.
+    pub lazy: bool,
     /// At last it ends, and all of them read to the end.
     pub reads_out: bool,
     /// What happens.
@@ -147,14 +149,14 @@ impl<'a> Arbitrary<'a> for Scenario {
         config.replay = if u.ratio(2, 3u8)? { u64::MAX } else { draw::size(u)? as u64 };
         config.keep = *u.choose(&[Keep::Retained, Keep::Unread])?;
         config.awaits_reader = u.arbitrary()?;
-        Ok(Self { config, reads_out: u.arbitrary()?, ops: draw::steps(u, 80)? })
+        Ok(Self { config, lazy: u.arbitrary()?, reads_out: u.arbitrary()?, ops: draw::steps(u, 80)? })
     }
 }
 
 /// Runs a scenario, and then closes every stream and the process.
 pub fn run(scenario: &Scenario) {
     Contract::run_twice(|steady| {
-        let mut run = Run::new(&scenario.config, steady);
+        let mut run = Run::new(scenario, steady);
         for op in &scenario.ops {
             run.apply(op);
         }

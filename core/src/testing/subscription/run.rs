@@ -2,7 +2,7 @@
 
 use super::{
     super::{Clock, Contract, Machine, Sort, log, process::Subject},
-    Begin, Coming, Op, Rare,
+    Begin, Coming, Op, Rare, Scenario,
     facts::Facts,
     subscriber::{Follower, Subscriber},
 };
@@ -27,6 +27,8 @@ pub(super) enum Output {
 pub(super) struct Run {
     config: Config,
     steady: bool,
+    lazy: bool,
+    driven: Driven,
     subject: Subject,
     contract: Contract,
     clock: Clock,
@@ -35,6 +37,14 @@ pub(super) struct Run {
     is_awaited: bool,
     abandoned: bool,
     outputs: Vec<Output>,
+}
+
+/// What the driver knows of its last poll.
+struct Driven {
+    at: Time,
+    wait: Option<Time>,
+    /// There was no room.
+    stalled: bool,
 }
 
 /// What was printed.
@@ -59,13 +69,16 @@ impl Printed {
 }
 
 impl Run {
-    pub(super) fn new(config: &Config, steady: bool) -> Self {
+    pub(super) fn new(scenario: &Scenario, steady: bool) -> Self {
+        let config = &scenario.config;
         let clock = Clock::new();
         let mut subject = Subject::new(config, clock.now);
         subject.process.handle_started(Some(7));
         Self {
             config: config.clone(),
             steady,
+            lazy: scenario.lazy,
+            driven: Driven { at: clock.now, wait: None, stalled: false },
             subject,
             contract: Contract::new(clock.now, steady),
             clock,
@@ -131,7 +144,26 @@ impl Run {
                 }
             }
         }
-        self.drive();
+        if self.has_to_drive(op) {
+            self.drive();
+        }
+        self.facts().check(&self.subject.process, self.driven.wait, &self.printed.ends, self.abandoned);
+    }
+
+    /// Whether the driver polls.
+    fn has_to_drive(&self, op: &Op) -> bool {
+        let is_input = match op {
+            Op::Rare(_) => true,
+            Op::Tick(_) | Op::Asked(..) | Op::Poll(..) | Op::PollAll | Op::Come(_) => false,
+            Op::Leave(_) | Op::Close(..) => false,
+            Op::Print(..) | Op::Fill(..) | Op::Alternate(_) | Op::Overtaken(..) | Op::Surprised(..) => false,
+        };
+        let process = &self.subject.process;
+        // After its exit the time to drain depends on the room.
+        let is_draining = process.exit_status().is_some();
+        let is_due = self.driven.wait.is_some_and(|at| self.contract.time(self.clock.now) >= at);
+        let has_room = self.driven.stalled && process.wants_output() > 0;
+        !self.lazy || is_input || is_draining || is_due || has_room || process.wants_poll()
     }
 
     fn index(&self, index: u8) -> Option<usize> {
@@ -230,7 +262,8 @@ impl Run {
                 subscriber.waiting.since.get_or_insert(now);
             }
         }
-        let facts = self.facts(now);
+        self.driven = Driven { at: now, wait, stalled: self.subject.process.wants_output() == 0 };
+        let facts = self.facts();
         let settled: Vec<_> = (self.subscribers.iter())
             .map(|subscriber| {
                 let within = facts.is_within(subscriber, log) && !subscriber.has_lost(log);
@@ -248,12 +281,11 @@ impl Run {
             let was_keen = waiting.is_keen.unwrap_or(may_be_keen);
             waiting.is_keen = Some(was_keen && reads && !self.abandoned);
         }
-        self.facts(now).check(&self.subject.process, wait, &self.printed.ends, self.abandoned);
     }
 
-    fn facts(&self, now: Time) -> Facts<'_> {
+    fn facts(&self) -> Facts<'_> {
         let Self { config, subscribers, is_awaited, .. } = self;
-        Facts { config, subscribers, is_awaited: *is_awaited, now }
+        Facts { config, subscribers, is_awaited: *is_awaited, now: self.driven.at }
     }
 
     /// The process ends, and all of them read to the end.
