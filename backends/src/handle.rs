@@ -192,7 +192,7 @@ pub struct Reading {
 
 impl Reading {
     /// Reads from the process. `waker` is woken at the next change that a reader can see. The driver is woken if it
-    /// waited for the room that this made.
+    /// waited for the room that this made, or has to wait for somebody else now.
     pub fn read<T>(&self, waker: &Waker, read: impl FnOnce(&mut Process) -> T) -> T {
         let mut inner = self.handle.lock();
         let result = read(&mut inner.process);
@@ -201,8 +201,8 @@ impl Reading {
         {
             slot.waker = Some(waker.clone());
         }
-        let driver =
-            (inner.stalled && inner.process.wants_output() > 0).then(|| inner.driver.clone()).flatten();
+        let wakes = (inner.stalled && inner.process.wants_output() > 0) || inner.process.wants_poll();
+        let driver = wakes.then(|| inner.driver.clone()).flatten();
         drop(inner);
         if let Some(driver) = driver {
             driver.wake();

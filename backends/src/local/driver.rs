@@ -169,14 +169,13 @@ impl Driver {
                 }
                 Poll::Ready(Ok(len @ 1..)) => {
                     let ts_ms = self.shared.runtime.wall_ms();
-                    let exited = self.handle.drive(cx.waker(), |process| {
+                    ask |= self.handle.drive(cx.waker(), |process| {
                         process.handle_output(*channel, ts_ms, &buffer[..len]);
                         room = process.wants_output();
-                        process.exit_status().is_some()
+                        // After the exit the time to drain depends on the room.
+                        process.exit_status().is_some() || process.wants_poll()
                     });
                     self.outputs[self.turn].read(len);
-                    // After the exit the time to drain depends on the room; and who made it full is waited for only so long.
-                    ask |= exited || room == 0;
                     *budget -= 1;
                     waiting = 0;
                     self.turn += 1;

@@ -31,6 +31,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 pub use body::Body;
@@ -149,6 +150,9 @@ pub struct Service(pub Arc<Daemon>);
 
 impl http::Service for Service {
     type Body = Body;
+
+    /// As long as envd: clients keep connections for later, and one that is closed just as it is used is a call that fails.
+    const IDLE: Duration = Duration::from_secs(640);
 
     async fn answer(&self, mut request: Request<Incoming>, connection: Arc<Connection>) -> Response<Body> {
         let allows_pages = self.0.settings().token.is_some();

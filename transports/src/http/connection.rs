@@ -19,9 +19,6 @@ use std::{
 };
 use tokio::io::AsyncWrite as _;
 
-/// A request's head has to be there within this, and an idle connection is closed after it.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// What hyper may hold for one connection, for each direction.
 const BUFFER: usize = 64 * 1024;
 
@@ -157,7 +154,7 @@ pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connectio
     });
     let mut http = hyper::server::conn::http1::Builder::new()
         .timer(clock)
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(S::IDLE)
         .max_buf_size(BUFFER)
         .serve_connection(observed, answering);
     let ended = std::future::poll_fn(|cx| {

@@ -23,6 +23,7 @@ use std::{
     future::Future,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 pub use acceptor::Acceptor;
@@ -34,6 +35,9 @@ pub(crate) use unread::drop_unread;
 pub trait Service: Send + Sync + 'static {
     /// What is sent after an answer's head.
     type Body: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static;
+
+    /// A request's head has to be there within this, and an idle connection is closed after it.
+    const IDLE: Duration;
 
     /// Answers a request, whatever it is.
     fn answer(

@@ -30,7 +30,7 @@ use hyper::{
 };
 use routes::{Endpoint, Found, Routes};
 use serde::Serialize;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::plane::tokens::{Caller, Scope};
 pub use guard::{BadOrigin, Guard};
@@ -187,6 +187,8 @@ impl Service {
 
 impl http::Service for Service {
     type Body = Body;
+
+    const IDLE: Duration = Duration::from_secs(30);
 
     async fn answer(&self, mut request: Request<Incoming>, connection: Arc<Connection>) -> Response<Body> {
         let response = self.answer_unread(&mut request, connection).await;
