@@ -1,6 +1,6 @@
 //! The methods of `filesystem.Filesystem`, but for those that watch.
 
-use super::{Daemon, call::Head};
+use super::{Daemon, head::Head};
 use hangar_backends::{
     local::{
         User, UserError,

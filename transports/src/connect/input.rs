@@ -3,11 +3,7 @@
 //! Input waits in a queue of 1 MiB. A process that does not read holds up who writes to it, within the time for the call, and
 //! nobody else: to close its input or to kill it never waits.
 
-use super::{
-    Body, Daemon, answer,
-    call::{Call, Head, Messages},
-    process::Entry,
-};
+use super::{Body, Daemon, answer, call::Call, head::Head, messages::Messages, process::Entry};
 use bytes::BytesMut;
 use hangar_core::{
     process::Process,

@@ -14,9 +14,11 @@ mod call;
 mod fence;
 mod files;
 mod filesystem;
+mod head;
 mod init;
 mod input;
 mod machine;
+mod messages;
 mod process;
 mod stream;
 

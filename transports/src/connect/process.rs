@@ -2,7 +2,8 @@
 
 use super::{
     Body, Daemon, answer,
-    call::{Call, Extensions, Head, Retention},
+    call::Call,
+    head::{Extensions, Head, Retention},
     stream::{Opening, ProcessStream},
 };
 use hangar_backends::{

@@ -7,7 +7,7 @@ mod read;
 mod signature;
 mod upload;
 
-use super::{Body, Daemon, answer, call, fence};
+use super::{Body, Daemon, answer, fence, head};
 use hangar_backends::local::{User, files::FileError};
 use hangar_core::wire::connect::RpcError;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
@@ -110,7 +110,7 @@ impl Parameters {
     fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, Refusal> {
         match self.username.clone().filter(|name| !name.is_empty()) {
             Some(name) => Ok(Some(name)),
-            None => Ok(call::user(request.headers())?),
+            None => Ok(head::user(request.headers())?),
         }
     }
 }
@@ -169,7 +169,7 @@ struct Compose {
 pub(super) async fn compose(daemon: &Arc<Daemon>, request: &mut Request<Incoming>) -> Response<Body> {
     use http_body_util::{BodyExt as _, Limited};
     let composed = async {
-        let named = call::user(request.headers())?;
+        let named = head::user(request.headers())?;
         let body = Limited::new(request.body_mut(), MAX_BODY).collect().await;
         let body = body.map_err(|_| Refusal::bad("the body is longer than 1 MiB, or cut short"))?.to_bytes();
         let asked: Compose =

@@ -1,0 +1,92 @@
+//! The messages of a request: its one body, or those of a stream.
+
+use super::Daemon;
+use bytes::Bytes;
+use hangar_backends::runtime::until;
+use hangar_core::wire::connect::{Code, Decoder, Envelope, RpcError};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use std::time::Duration;
+
+/// The longest message.
+const MAX_MESSAGE: u32 = 16 * 1024 * 1024;
+
+/// A message has to be there within this, where the call has no deadline of its own.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A body that is one message.
+pub(super) async fn whole(daemon: &Daemon, body: &mut Incoming) -> Result<Bytes, RpcError> {
+    let limit = MAX_MESSAGE as usize;
+    let runtime = &*daemon.runtime;
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_long());
+    }
+    let collected = Limited::new(body, limit).collect();
+    match until(runtime, runtime.now() + TIMEOUT, collected).await {
+        Some(Ok(body)) => Ok(body.to_bytes()),
+        Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+        Some(Err(_)) => Err(cut_short()),
+        None => Err(late()),
+    }
+}
+
+/// The messages of a request that is a stream.
+pub(super) struct Messages<'a> {
+    daemon: &'a Daemon,
+    body: &'a mut Incoming,
+    decoder: Decoder,
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(daemon: &'a Daemon, body: &'a mut Incoming) -> Self {
+        Self { daemon, body, decoder: Decoder::new(MAX_MESSAGE) }
+    }
+
+    /// The next one; None at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Envelope>, RpcError> {
+        let runtime = &*self.daemon.runtime;
+        loop {
+            let envelope = self.decoder.next_envelope();
+            match envelope.map_err(|error| RpcError::new(Code::ResourceExhausted, error.to_string()))? {
+                Some(envelope) if envelope.is_compressed() => {
+                    return Err(RpcError::new(
+                        Code::Internal,
+                        "a message is compressed, and no compression was agreed on",
+                    ));
+                }
+                Some(envelope) if envelope.is_end() => return Ok(None),
+                Some(envelope) => return Ok(Some(envelope)),
+                None => {}
+            }
+            let inside = self.decoder.is_inside();
+            let frame = self.body.frame();
+            // Between two messages there is all the time in the world.
+            let frame = match inside {
+                true => until(runtime, runtime.now() + TIMEOUT, frame).await.ok_or_else(late)?,
+                false => frame.await,
+            };
+            match frame {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.decoder.push(&data);
+                    }
+                }
+                None if !inside => return Ok(None),
+                None | Some(Err(_)) => return Err(cut_short()),
+            }
+        }
+    }
+}
+
+fn too_long() -> RpcError {
+    RpcError::new(Code::ResourceExhausted, format!("the message is longer than {MAX_MESSAGE} bytes"))
+}
+
+fn cut_short() -> RpcError {
+    RpcError::new(Code::InvalidArgument, "the request ended in the middle of a message")
+}
+
+fn late() -> RpcError {
+    let message = format!("the message was not there within {} s", TIMEOUT.as_secs());
+    RpcError::new(Code::DeadlineExceeded, message)
+}
