@@ -64,6 +64,7 @@ fn a_signal_ends_the_process_and_not_its_children(on: On) {
     client.signal(pid(process), 9, false).unwrap();
     assert_eq!(followed.collect().end.unwrap().status, "signal: killed");
     assert_eq!(mark.named("sleep 777").len(), 1);
+    wait_until("what is left of it is nobody's", || client.list().is_empty());
     mark.kill();
 }
 

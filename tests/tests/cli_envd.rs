@@ -186,6 +186,21 @@ fn a_signal_for_programs_is_passed_on() {
 }
 
 #[test]
+fn a_daemon_that_is_killed_ends_no_stream_well() {
+    check("a_daemon_that_is_killed_ends_no_stream_well", || {
+        let (running, mark) = (Running::start(|_| {}), Mark::new());
+        let mut request = quick("echo up; exec sleep 777");
+        request.process.as_mut().unwrap().envs.insert(Mark::NAME.to_owned(), mark.value().to_owned());
+        let mut followed = running.json().start(request);
+        followed.pid();
+        followed.read_until("up\n");
+        running.signal(Signal::KILL);
+        assert!(followed.try_next().is_err(), "it was cut, and does not look as if it had ended");
+        mark.kill();
+    });
+}
+
+#[test]
 fn orphans_are_reaped() {
     check("orphans_are_reaped", || {
         let running = Running::start(|_| {});
