@@ -208,7 +208,7 @@ fn followed(head: &Head, tty: Option<TtySize>) -> Result<process::Config, RpcErr
     Ok(process::Config {
         retention: log::Retention::Ring { bytes },
         replay: kept,
-        keep: if is_known { Keep::Retained } else { Keep::Unread },
+        keep: if kept > 0 { Keep::Retained } else { Keep::Unread },
         awaits_reader: true,
         timeout: head.timeout,
         timeout_ends: if is_known { Target::Group } else { Target::Leader },
