@@ -226,5 +226,10 @@ mod tests {
             assert!(roster.len() <= CONFIG.max_ended);
         }
         assert_eq!(roster.find(&Selector::Pid(99), at(0)), Some(&99));
+        // Those whose time is over count no more.
+        let keys = [200, 201].map(|pid| roster.insert(pid, None, false, pid));
+        roster.forget(at(30));
+        keys.into_iter().for_each(|key| roster.handle_ended(key, at(30)));
+        assert_eq!((roster.find(&Selector::Pid(98), at(30)), roster.len()), (Some(&98), 3));
     }
 }

@@ -42,7 +42,7 @@ fn attach() {
 
 #[test]
 fn subscription() {
-    check(600, subscription::run);
+    check(400, subscription::run);
 }
 
 #[test]

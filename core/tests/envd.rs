@@ -148,6 +148,12 @@ fn protobuf_is_byte_for_byte() {
     let end = EndEvent { exit_code: -1, status: "s".into(), signal: 9, ..EndEvent::default() };
     let end = ProcessEvent { end: Some(end), ..ProcessEvent::default() };
     check(&StartResponse { event: Some(end) }, b"\x0a\x0a\x1a\x08\x08\x01\x1a\x01s\xa8\x06\x09");
+    // 104 << 3 | 2 is 0xc2 0x06.
+    let exited = ExitedEvent { exit_code: 3, signal: 9 };
+    let exited = ProcessEvent { exited: Some(exited), keepalive: Some(Empty {}), ..ProcessEvent::default() };
+    check(&StartResponse { event: Some(exited) }, b"\x0a\x09\x22\x00\xc2\x06\x04\x08\x06\x10\x09");
+    let start = StartEvent { pid: 300, seq: Some(1), offset: Some(0) };
+    check(&start, b"\x08\xac\x02\xa8\x06\x01\xb0\x06\x00");
     let signal = SendSignalRequest {
         process: Some(ProcessSelector { pid: Some(0), tag: None }),
         signal: 15,

@@ -70,6 +70,9 @@ fn bytes_are_base64_of_any_kind() {
     for text in ["+/8=", "+/8", "-_8=", "-_8", "+/9="] {
         becomes::<ProcessInput>(&format!(r#"{{"pty":"{text}"}}"#), r#"{"pty":"+/8="}"#);
     }
+    for text in ["-w==", "-w"] {
+        becomes::<ProcessInput>(&format!(r#"{{"pty":"{text}"}}"#), r#"{"pty":"+w=="}"#);
+    }
     for text in ["YQ==", "YQ"] {
         becomes::<ProcessInput>(&format!(r#"{{"pty":"{text}"}}"#), r#"{"pty":"YQ=="}"#);
     }

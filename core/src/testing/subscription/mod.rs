@@ -5,6 +5,7 @@
 //! for, as its shell does. Each byte is a function of its offset.
 
 mod facts;
+mod printed;
 mod run;
 mod subscriber;
 

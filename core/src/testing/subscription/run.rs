@@ -4,6 +4,7 @@ use super::{
     super::{Clock, Contract, Machine, Sort, log, process::Subject},
     Begin, Coming, Op, Rare, Scenario,
     facts::Facts,
+    printed::Printed,
     subscriber::{Follower, Subscriber},
 };
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     process::{self, Config, Exit, Target},
     subscription,
 };
-use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_SUBSCRIBERS: usize = 4;
 
@@ -45,27 +45,6 @@ struct Driven {
     wait: Option<Time>,
     /// There was no room.
     stalled: bool,
-}
-
-/// What was printed.
-#[derive(Default)]
-struct Printed {
-    /// The channels, by the first byte of what was printed at once.
-    channels: BTreeMap<u64, Channel>,
-    end: u64,
-    /// Where frames end that somebody took.
-    ends: BTreeSet<u64>,
-}
-
-impl Printed {
-    fn check(&mut self, frame: &Frame) {
-        assert!(frame.end() <= self.end && !frame.data.is_empty(), "more than was printed");
-        assert_eq!(frame.data, log::bytes(frame.offset, frame.data.len()), "the bytes at {}", frame.offset);
-        let first = self.channels.range(..=frame.offset).next_back().map(|(at, _)| *at).unwrap_or_default();
-        let channels: Vec<_> = self.channels.range(first..frame.end()).map(|(_, channel)| *channel).collect();
-        assert!(channels.iter().all(|channel| *channel == frame.channel), "{channels:?} of {frame:?}");
-        self.ends.insert(frame.end());
-    }
 }
 
 impl Run {
@@ -147,6 +126,7 @@ impl Run {
         if self.has_to_drive(op) {
             self.drive();
         }
+        self.judge();
         self.facts().check(&self.subject.process, self.driven.wait, &self.printed.ends, self.abandoned);
     }
 
@@ -241,7 +221,7 @@ impl Run {
         self.printed.end = end;
     }
 
-    /// The driver polls until `Wait`, and everything is as it has to be then.
+    /// The driver polls until `Wait`.
     fn drive(&mut self) {
         let now = self.contract.time(self.clock.now);
         let mut wait = None;
@@ -263,12 +243,16 @@ impl Run {
             }
         }
         self.driven = Driven { at: now, wait, stalled: self.subject.process.wants_output() == 0 };
-        let facts = self.facts();
+    }
+
+    /// Who cannot lose anything by what the process prints next, and who did not since it was looked last.
+    fn judge(&mut self) {
+        let (facts, log) = (self.facts(), self.subject.process.log());
         let settled: Vec<_> = (self.subscribers.iter())
             .map(|subscriber| {
                 let within = facts.is_within(subscriber, log) && !subscriber.has_lost(log);
                 let is_safe = within && facts.is_waited_for(subscriber, log);
-                // Who was safe at the last poll and is not waited for now was safe until now.
+                // Who was safe and is not waited for now was safe until now.
                 let was_safe = subscriber.gone || !subscriber.waiting.is_safe || !subscriber.has_lost(log);
                 assert!(was_safe, "lost, and waited for: {subscriber:#?}");
                 (is_safe, within && subscriber.config.hold != Hold::Never)
@@ -277,7 +261,7 @@ impl Run {
         for (subscriber, (is_safe, may_be_keen)) in self.subscribers.iter_mut().zip(settled) {
             let waiting = &mut subscriber.waiting;
             waiting.is_safe = is_safe && !self.abandoned;
-            let reads = waiting.read_at.is_some_and(|at| now.since(at) < STUCK);
+            let reads = waiting.read_at.is_some_and(|at| self.driven.at.since(at) < STUCK);
             let was_keen = waiting.is_keen.unwrap_or(may_be_keen);
             waiting.is_keen = Some(was_keen && reads && !self.abandoned);
         }
