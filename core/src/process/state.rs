@@ -364,7 +364,8 @@ impl Process {
     /// Whether it has to be polled, whatever its last `Wait` said: it is held up since then, or for another reader. To be
     /// asked after [`handle_output`](Self::handle_output), and whenever a reader came, took something or went.
     pub fn wants_poll(&self) -> bool {
-        self.audience.has_changed() && self.wants_output() == 0
+        let is_read = matches!(self.source, Source::Open | Source::Draining { .. });
+        is_read && self.audience.has_changed() && self.audience.room(&self.log) == 0
     }
 
     /// Input that waits to be written.
