@@ -16,7 +16,7 @@ use hangar_core::wire::{
 use hangar_tests::{
     on_both,
     real::{
-        On, ProcessEvent as Event,
+        Gate, On, ProcessEvent as Event,
         envd::{Client, argv, bash, pid},
     },
 };
@@ -28,6 +28,7 @@ on_both! {
     input_by_a_stream_comes_in_order
     a_stream_of_input_that_names_nobody_is_refused
     input_of_the_wrong_kind_is_refused
+    what_has_ended_takes_nothing
     two_writers_do_not_mix
     a_terminal_has_a_size_and_an_end
 }
@@ -65,17 +66,20 @@ fn without_input_a_command_finds_its_end(on: On) {
 fn input_comes_in_order_and_ends(on: On) {
     let envd = on.envd();
     for client in both(&envd) {
-        let mut followed = client
-            .start(start_with_stdin("while read l; do echo got:$l; done; echo eof; sleep 0.2; echo late"));
+        let gate = Gate::new();
+        let wait = gate.wait();
+        let script = format!("while read l; do echo got:$l; done; echo eof; {wait}; echo late");
+        let mut followed = client.start(start_with_stdin(&script));
         let process = followed.pid();
         for line in ["one\n", "two\n", "three\n"] {
             send(&client, process, stdin(line.as_bytes())).unwrap();
         }
         close_stdin(&client, process).unwrap();
         close_stdin(&client, process).unwrap();
+        assert_eq!(send(&client, process, stdin(b"more")), Err(Code::FailedPrecondition));
+        gate.open();
         let whole = followed.collect();
         assert_eq!(whole.text(), "got:one\ngot:two\ngot:three\neof\nlate\n");
-        assert_eq!(send(&client, process, stdin(b"more")), Err(Code::FailedPrecondition));
     }
     // Where the field is left out a process gets input.
     let client = envd.json();
@@ -156,6 +160,27 @@ fn input_of_the_wrong_kind_is_refused(on: On) {
         resize(on_tty, Some(Pty { size: Some(Size { cols: 70_000, rows: 1 }) })),
         Err(Code::InvalidArgument)
     );
+}
+
+fn what_has_ended_takes_nothing(on: On) {
+    let envd = on.envd();
+    for client in both(&envd) {
+        // Who follows it still finds it.
+        let ended = client.start(start_with_stdin("exit 3")).collect().pid;
+        assert_eq!(client.connect(pid(ended)).collect().code(), Some(3));
+        assert_eq!(send(&client, ended, stdin(b"x")), Err(Code::NotFound));
+        assert_eq!(close_stdin(&client, ended), Err(Code::NotFound));
+        let update = UpdateRequest { process: pid(ended), pty: None };
+        let error = client.call::<_, Empty>("/process.Process/Update", &update).unwrap_err();
+        assert_eq!(error.code, Code::NotFound);
+        let start = ConnectRequest { process: pid(ended) };
+        let start = StreamInputRequest { start: Some(start), ..Default::default() };
+        let Event::Closed(Some(error)) = client.stream("/process.Process/StreamInput", &[start]).next_event()
+        else {
+            panic!("it is refused")
+        };
+        assert_eq!(error.code, Code::NotFound);
+    }
 }
 
 fn two_writers_do_not_mix(on: On) {

@@ -20,14 +20,14 @@ use std::{future::poll_fn, sync::Arc};
 
 /// Gives a process input.
 pub(super) async fn send(daemon: &Daemon, request: SendInputRequest) -> Result<Empty, RpcError> {
-    let entry = daemon.find(request.process)?;
+    let entry = daemon.find_running(request.process)?;
     write(&entry, request.input).await?;
     Ok(Empty {})
 }
 
 /// Closes the input of a process.
 pub(super) fn close(daemon: &Daemon, request: CloseStdinRequest) -> Result<Empty, RpcError> {
-    let entry = daemon.find(request.process)?;
+    let entry = daemon.find_running(request.process)?;
     if entry.is_tty {
         let message = "a terminal has no end; send the character that means it to programs: Ctrl+D (0x04)";
         return Err(RpcError::new(Code::FailedPrecondition, message));
@@ -48,7 +48,7 @@ pub(super) async fn stream(
         while let Some(message) = messages.next().await? {
             let message: StreamInputRequest = envd::decode(head.codec, &message.data)?;
             if let Some(start) = message.start {
-                entry = Some(call.daemon.find(start.process)?);
+                entry = Some(call.daemon.find_running(start.process)?);
             }
             if let Some(data) = message.data {
                 let first = || RpcError::new(Code::InvalidArgument, "start: must come before data");

@@ -70,6 +70,18 @@ impl Daemon {
             RpcError::new(Code::NotFound, message)
         })
     }
+
+    /// The process that is meant, if it has not ended: one that has is there for who follows it, and for nobody else.
+    pub(super) fn find_running(&self, process: Option<ProcessSelector>) -> Result<Arc<Entry>, RpcError> {
+        let entry = self.find(process)?;
+        if entry.handle.look(Process::is_over) { Err(entry.ended()) } else { Ok(entry) }
+    }
+}
+
+impl Entry {
+    fn ended(&self) -> RpcError {
+        RpcError::new(Code::NotFound, format!("the process with pid {} has ended", self.pid))
+    }
 }
 
 /// Starts a process, and follows it.
@@ -244,7 +256,7 @@ pub(super) fn list(daemon: &Daemon) -> ListResponse {
 
 /// Gives a terminal another size.
 pub(super) fn update(daemon: &Daemon, request: UpdateRequest) -> Result<Empty, RpcError> {
-    let entry = daemon.find(request.process)?;
+    let entry = daemon.find_running(request.process)?;
     let Some(pty) = request.pty else { return Ok(Empty {}) };
     let size = size(pty)?;
     if !entry.is_tty {
@@ -271,8 +283,7 @@ pub(super) fn signal(daemon: &Daemon, request: SendSignalRequest) -> Result<Empt
             true
         }
     });
-    let gone = || RpcError::new(Code::NotFound, format!("the process with pid {} has ended", entry.pid));
-    sent.then_some(Empty {}).ok_or_else(gone)
+    sent.then_some(Empty {}).ok_or_else(|| entry.ended())
 }
 
 fn start_error(error: StartError) -> RpcError {
