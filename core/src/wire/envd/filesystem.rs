@@ -1,6 +1,6 @@
 //! The messages of `filesystem.Filesystem`.
 
-use super::rules::{event_type, file_type, is_default, nullable, number, timestamp};
+use super::rules::{event_type, file_type, is_default, message, nullable, number, timestamp};
 pub use prost_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub struct ListDirRequest {
 pub struct EntryResponse {
     /// What is there.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryInfo>,
 }
 
@@ -175,6 +175,6 @@ pub struct FilesystemEvent {
     pub kind: i32,
     /// What is there now.
     #[prost(message, optional, tag = "3")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryInfo>,
 }

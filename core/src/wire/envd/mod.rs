@@ -28,9 +28,11 @@ pub fn decode<M: Message>(codec: Codec, data: &[u8]) -> Result<M, RpcError> {
         Codec::Proto => M::decode(data).map_err(|error| bad(&error)),
         Codec::Json => {
             let mut json = serde_json::Deserializer::from_slice(data);
-            let message: M = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-                let path = error.path().to_string();
-                if path == "." { bad(error.inner()) } else { bad(&format_args!("{path}: {}", error.inner())) }
+            let mut track = serde_path_to_error::Track::new();
+            let read = rules::message::read(serde_path_to_error::Deserializer::new(&mut json, &mut track));
+            let message = read.map_err(|error| match track.path().to_string().as_str() {
+                "." => bad(&error),
+                path => bad(&format_args!("{path}: {error}")),
             })?;
             json.end().map_err(|error| bad(&error))?;
             Ok(message)
@@ -58,6 +60,32 @@ pub fn one_of<T>(name: &'static str, fields: &'static str, set: [Option<T>; 2]) 
         }
         (None, None) => {
             Err(RpcError::new(Code::InvalidArgument, format!("{name}: one of {fields} must be set")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{process::StartRequest, *};
+
+    #[test]
+    fn a_message_is_an_object() {
+        let read = |json: &str| decode::<StartRequest>(Codec::Json, json.as_bytes());
+        let request = read(r#"{"process":{"cmd":"x","unknown":[1]},"pty":null}"#).unwrap();
+        assert_eq!((request.process.unwrap().cmd.as_str(), request.pty), ("x", None));
+        for (json, says) in [
+            ("[]", "expected an object"),
+            ("null", "expected an object"),
+            ("\"\"", "expected an object"),
+            (r#"{"process":["x"]}"#, "process: invalid type: sequence, expected an object"),
+            (r#"{"pty":{"size":[1,2]}}"#, "pty.size: invalid type: sequence"),
+            (r#"{"process":{"cmd":7}}"#, "process.cmd: invalid type: integer"),
+            ("{}{}", "trailing"),
+            ("", "EOF"),
+        ] {
+            let error = read(json).unwrap_err();
+            assert_eq!(error.code, Code::InvalidArgument, "{json}");
+            assert!(error.message.contains(says), "{json}: {error}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     super::connect::{Code, RpcError},
     one_of,
-    rules::{base64, is_default, nullable, number, signal},
+    rules::{base64, is_default, message, nullable, number, signal},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,11 @@ pub const SERVICE: &str = "process.Process";
 pub struct StartRequest {
     /// What to run.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessConfig>,
     /// It gets a terminal.
     #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub pty: Option<Pty>,
     /// A name to find it by.
     #[prost(string, optional, tag = "3")]
@@ -62,7 +62,7 @@ pub struct ProcessConfig {
 pub struct Pty {
     /// Its size.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
 }
 
@@ -86,7 +86,7 @@ pub struct Size {
 pub struct ProcessInfo {
     /// What it is.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub config: Option<ProcessConfig>,
     /// Its number.
     #[prost(uint32, tag = "2")]
@@ -152,7 +152,7 @@ pub fn selected(process: Option<ProcessSelector>) -> Result<Selector, RpcError> 
 pub struct ConnectRequest {
     /// That one.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessSelector>,
 }
 
@@ -162,11 +162,11 @@ pub struct ConnectRequest {
 pub struct UpdateRequest {
     /// Which.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessSelector>,
     /// Another size of its terminal.
     #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub pty: Option<Pty>,
 }
 
@@ -214,11 +214,11 @@ impl ProcessInput {
 pub struct SendInputRequest {
     /// Which process.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessSelector>,
     /// What it gets.
     #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub input: Option<ProcessInput>,
 }
 
@@ -228,15 +228,15 @@ pub struct SendInputRequest {
 pub struct StreamInputRequest {
     /// For which process what follows is.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub start: Option<ConnectRequest>,
     /// Input.
     #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub data: Option<DataRequest>,
     /// A sign of life.
     #[prost(message, optional, tag = "3")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Empty>,
 }
 
@@ -246,7 +246,7 @@ pub struct StreamInputRequest {
 pub struct DataRequest {
     /// What it is.
     #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub input: Option<ProcessInput>,
 }
 
@@ -256,7 +256,7 @@ pub struct DataRequest {
 pub struct SendSignalRequest {
     /// Which process.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessSelector>,
     /// Its number.
     #[prost(int32, tag = "2")]
@@ -278,7 +278,7 @@ pub struct SendSignalRequest {
 pub struct CloseStdinRequest {
     /// Which.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessSelector>,
 }
 
@@ -288,7 +288,7 @@ pub struct CloseStdinRequest {
 pub struct StartResponse {
     /// What happened.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub event: Option<ProcessEvent>,
 }
 
@@ -298,23 +298,23 @@ pub struct StartResponse {
 pub struct ProcessEvent {
     /// It runs. The first event.
     #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub start: Option<StartEvent>,
     /// It printed.
     #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub data: Option<DataEvent>,
     /// It ended, and all that it printed was told.
     #[prost(message, optional, tag = "3")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub end: Option<EndEvent>,
     /// Nothing.
     #[prost(message, optional, tag = "4")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Empty>,
     /// It ended; more of what it printed may follow. hangar's own.
     #[prost(message, optional, tag = "104")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub exited: Option<ExitedEvent>,
 }
 

@@ -81,6 +81,43 @@ impl<'de, V: de::Visitor<'de>> de::Visitor<'de> for Nullable<V> {
     }
 }
 
+/// Messages: an object, and not a list of its fields, which what is derived would take, too.
+pub(super) mod message {
+    use super::Nullable;
+    use serde::{Deserialize, Deserializer, de};
+    use std::{fmt, marker::PhantomData};
+
+    struct Object<M>(PhantomData<M>);
+
+    impl<'de, M: Deserialize<'de>> de::Visitor<'de> for Object<M> {
+        type Value = M;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: de::MapAccess<'de>>(self, fields: A) -> Result<M, A::Error> {
+            M::deserialize(de::value::MapAccessDeserializer::new(fields))
+        }
+    }
+
+    pub(in super::super) fn read<'de, M, D>(deserializer: D) -> Result<M, D::Error>
+    where
+        M: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+
+    pub(in super::super) fn read_optional<'de, M, D>(deserializer: D) -> Result<Option<M>, D::Error>
+    where
+        M: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        deserializer.deserialize_option(Nullable(Object(PhantomData)))
+    }
+}
+
 /// Numbers: 32 bits are written as numbers, 64 as strings.
 pub(super) mod number {
     use super::{Nullable, Number};
