@@ -6,10 +6,10 @@ use hangar_core::wire::envd::process::StartRequest;
 use hangar_tests::real::{
     Folder, Hangar, Mark,
     binary::envd,
-    envd::{Client, Running, bash, pid},
+    envd::{Client, Running, bash, launching, pid},
     is_root,
     machine::{children, resident},
-    skip, wait_until, watched,
+    skip, wait_until,
 };
 use rustix::process::Signal;
 use std::{
@@ -18,12 +18,6 @@ use std::{
     os::unix::net::UnixStream,
     process::{Command, Stdio},
 };
-
-/// Runs a check; the daemon is built before the time for it begins.
-fn check(name: &str, check: impl FnOnce() + Send + 'static) {
-    hangar_tests::real::binary::envd_path();
-    watched(name, check);
-}
 
 /// With a home that is nowhere, as tests must not depend on the profile of whoever runs them.
 fn quick(script: &str) -> StartRequest {
@@ -38,7 +32,7 @@ fn text(client: &Client, script: &str) -> String {
 
 #[test]
 fn help_and_version_say_what_it_is() {
-    check("help_and_version_say_what_it_is", || {
+    launching("help_and_version_say_what_it_is", || {
         let help = Hangar::run(envd().arg("--help"));
         assert_eq!((help.code, &*help.stderr), (0, ""));
         for word in ["HANGAR_ENVD_TOKEN", "--listen", "unix:PATH", "--root", "--user", "E2B"] {
@@ -54,7 +48,7 @@ fn help_and_version_say_what_it_is() {
 
 #[test]
 fn a_wrong_call_says_in_a_line_what_to_do() {
-    check("a_wrong_call_says_in_a_line_what_to_do", || {
+    launching("a_wrong_call_says_in_a_line_what_to_do", || {
         let folder = Folder::new();
         let empty = folder.file("empty");
         fs::write(&empty, "\n").unwrap();
@@ -101,7 +95,7 @@ fn a_wrong_call_says_in_a_line_what_to_do() {
 
 #[test]
 fn a_token_comes_from_the_environment_or_a_file_and_goes_nowhere() {
-    check("a_token_comes_from_the_environment_or_a_file_and_goes_nowhere", || {
+    launching("a_token_comes_from_the_environment_or_a_file_and_goes_nowhere", || {
         let folder = Folder::new();
         let file = folder.file("token");
         fs::write(&file, "secret\n").unwrap();
@@ -123,7 +117,7 @@ fn a_token_comes_from_the_environment_or_a_file_and_goes_nowhere() {
 
 #[test]
 fn a_unix_socket_is_listened_on() {
-    check("a_unix_socket_is_listened_on", || {
+    launching("a_unix_socket_is_listened_on", || {
         let folder = Folder::new();
         let path = folder.file("socket");
         let mut command = envd();
@@ -147,7 +141,7 @@ fn a_unix_socket_is_listened_on() {
 
 #[test]
 fn a_signal_ends_it_with_all_that_it_started() {
-    check("a_signal_ends_it_with_all_that_it_started", || {
+    launching("a_signal_ends_it_with_all_that_it_started", || {
         for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)]
         {
             let (running, mark) = (Running::start(|_| {}), Mark::new());
@@ -170,7 +164,7 @@ fn a_signal_ends_it_with_all_that_it_started() {
 
 #[test]
 fn a_signal_for_programs_is_passed_on() {
-    check("a_signal_for_programs_is_passed_on", || {
+    launching("a_signal_for_programs_is_passed_on", || {
         let running = Running::start(|_| {});
         let mut followed = running.json().start(quick(
             "trap 'echo one' USR1; trap 'echo two; exit' USR2; echo up; while :; do sleep 0.05; done",
@@ -187,7 +181,7 @@ fn a_signal_for_programs_is_passed_on() {
 
 #[test]
 fn a_daemon_that_is_killed_ends_no_stream_well() {
-    check("a_daemon_that_is_killed_ends_no_stream_well", || {
+    launching("a_daemon_that_is_killed_ends_no_stream_well", || {
         let (running, mark) = (Running::start(|_| {}), Mark::new());
         let mut request = quick("echo up; exec sleep 777");
         request.process.as_mut().unwrap().envs.insert(Mark::NAME.to_owned(), mark.value().to_owned());
@@ -202,7 +196,7 @@ fn a_daemon_that_is_killed_ends_no_stream_well() {
 
 #[test]
 fn orphans_are_reaped() {
-    check("orphans_are_reaped", || {
+    launching("orphans_are_reaped", || {
         let running = Running::start(|_| {});
         let client = running.json();
         for _ in 0..20 {
@@ -214,7 +208,7 @@ fn orphans_are_reaped() {
 
 #[test]
 fn commands_have_no_descriptor_but_their_own() {
-    check("commands_have_no_descriptor_but_their_own", || {
+    launching("commands_have_no_descriptor_but_their_own", || {
         let running = Running::start(|_| {});
         let client = running.json();
         let _open: Vec<_> = (0..5).map(|_| client.start(quick("sleep 100"))).collect();
@@ -227,7 +221,7 @@ fn commands_have_no_descriptor_but_their_own() {
 
 #[test]
 fn a_directory_is_all_that_is_served() {
-    check("a_directory_is_all_that_is_served", || {
+    launching("a_directory_is_all_that_is_served", || {
         let folder = Folder::new();
         fs::write(folder.file("inside"), "in").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.file("link")).unwrap();
@@ -261,7 +255,7 @@ fn has_namespaces(test: &str) -> bool {
 #[test]
 fn as_the_first_process_it_reaps_and_passes_on() {
     let name = "as_the_first_process_it_reaps_and_passes_on";
-    check(name, move || {
+    launching(name, move || {
         if !has_namespaces(name) {
             return;
         }
@@ -295,7 +289,7 @@ fn as_the_first_process_it_reaps_and_passes_on() {
 #[test]
 fn it_serves_where_nearly_nothing_is_there() {
     let name = "it_serves_where_nearly_nothing_is_there";
-    check(name, move || {
+    launching(name, move || {
         if !has_namespaces(name) {
             return;
         }
@@ -321,7 +315,7 @@ fn it_serves_where_nearly_nothing_is_there() {
 
 #[test]
 fn five_hundred_streams_cost_little() {
-    check("five_hundred_streams_cost_little", || {
+    launching("five_hundred_streams_cost_little", || {
         let running = Running::start(|_| {});
         let client = running.json();
         let open: Vec<_> = (0..500)

@@ -53,13 +53,19 @@ pub fn script(name: &str) -> PathBuf {
 
 /// A Python that has the client of MCP.
 pub fn python(test: &str) -> Option<PathBuf> {
+    python_with(test, "mcp")
+}
+
+/// A Python that has these modules: their names, with commas between them.
+pub fn python_with(test: &str, modules: &str) -> Option<PathBuf> {
     let python = folder().join("python/bin/python");
     let installed = python.exists() && {
         let mut import = Command::new(&python);
-        import.args(["-c", "import mcp"]).stderr(Stdio::null());
+        import.args(["-c", &format!("import {modules}")]).stderr(Stdio::null());
         import.status().is_ok_and(|status| status.success())
     };
-    found(test, installed.then_some(python), "mcp is not installed; tests/peers/install.sh does that")
+    let missing = format!("{modules} is not installed; tests/peers/install.sh does that");
+    found(test, installed.then_some(python), &missing)
 }
 
 /// The node that what is of MCP needs, which is not the machine's; `package` is to be there for it.
@@ -101,6 +107,22 @@ pub fn run_steps(command: &mut Command, steps: &[&str], mut said: impl FnMut(&st
     let ended = client.wait();
     assert!(ended.code == 0 && lines == steps, "{}: {lines:?}\n{}", ended.code, ended.stderr);
     ended
+}
+
+/// Runs a client that prints a line for each check, and at last how many they were, which it gives.
+///
+/// # Panics
+///
+/// If a check fails, or one is missing.
+pub fn run_checks(command: &mut Command) -> usize {
+    // They find their peer on this machine, whatever proxy it has.
+    let mut client = Hangar::start(command.env("HOME", "/nonexistent").env("NO_PROXY", "127.0.0.1"));
+    let lines: Vec<String> = std::iter::from_fn(|| client.line()).collect();
+    let ended = client.wait();
+    let count = lines.last().and_then(|line| line.strip_prefix("done ")?.parse().ok());
+    let last = lines.len().saturating_sub(1);
+    assert!(ended.code == 0 && count == Some(last), "{} after {lines:#?}\n{}", ended.code, ended.stderr);
+    last
 }
 
 /// Runs an MCP client that starts `hangar mcp` before a server, with the steps that it prints; what it is told of is ended by

@@ -1,4 +1,4 @@
-//! A daemon in this process, and a client of its protocol.
+//! A daemon in this process, one of its own, and a client of its protocol.
 
 mod client;
 mod followed;
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 pub use crate::envd::{Event, argv, bash, pid, tag};
 pub use client::Client;
 pub use followed::{Followed, Whole};
-pub use running::Running;
+pub use running::{Running, launching};
 
 /// A daemon that listens on a port of its own. Dropped, it ends with everything that runs in it.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use super::Client;
 use crate::real::{
-    binary::{clean, code, end, envd, envd_path, wait},
+    binary::{clean, code, envd, envd_path, wait},
     machine::{Folder, wait_until},
+    watched,
 };
 use hangar_core::wire::connect::Codec;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,9 +12,22 @@ use std::{
     fs::File,
     net::SocketAddr,
     process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-/// A `hangar-envd` that listens. Dropped, it is killed.
+/// Runs a check of the `hangar-envd` command; see [`watched`].
+///
+/// # Panics
+///
+/// If the check does, or does not end.
+pub fn launching(name: &str, check: impl FnOnce() + Send + 'static) {
+    // Building it is not watched: from nothing that takes minutes.
+    envd_path();
+    watched(name, check);
+}
+
+/// A `hangar-envd` that listens. Dropped, it is ended with everything that runs in it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -25,7 +39,7 @@ impl Running {
     /// Starts one on a port of its own.
     pub fn start(change: impl FnOnce(&mut Command)) -> Self {
         let mut command = envd();
-        command.args(["--listen", "127.0.0.1:0"]);
+        command.args(["--listen", "127.0.0.1:0"]).env("HOME", "/nonexistent").env("NO_COLOR", "1");
         change(&mut command);
         Self::listening(command)
     }
@@ -64,6 +78,11 @@ impl Running {
         self.address
     }
 
+    /// The same, as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -79,6 +98,19 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Ends it, as services are ended.
+    ///
+    /// # Panics
+    ///
+    /// If it does not end, or has something to complain about.
+    pub fn end(mut self) {
+        self.signal(Signal::TERM);
+        let code = code(wait(&mut self.child));
+        let log = self.log();
+        assert_eq!(code, 0, "{log}");
+        assert!(!log.contains("ERROR") && !log.contains("WARN") && !log.contains("panicked"), "{log}");
+    }
+
     /// Waits for its end; gives its exit code.
     pub fn wait(mut self) -> i32 {
         code(wait(&mut self.child))
@@ -87,6 +119,15 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        end(&mut self.child);
+        let begun = Instant::now();
+        while self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            if begun.elapsed() < Duration::from_secs(10) {
+                // It may have ended.
+                kill_process(Pid::from_child(&self.child), Signal::TERM).ok();
+            } else {
+                drop(self.child.kill());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
