@@ -32,7 +32,7 @@ pub struct Client {
 
 impl Client {
     /// A client that sends no headers of its own.
-    pub(super) const fn new(address: SocketAddr, codec: Codec) -> Self {
+    pub const fn new(address: SocketAddr, codec: Codec) -> Self {
         Self { address, codec, headers: String::new() }
     }
 

@@ -85,6 +85,22 @@ impl Followed {
         }
     }
 
+    /// All messages, which need be no events, and why the stream ended.
+    pub fn messages<M: Message>(mut self) -> (Vec<M>, Option<RpcError>) {
+        let mut body = Vec::new();
+        self.response.read_to_end(&mut body).unwrap();
+        self.decoder.push(&body);
+        let mut messages = Vec::new();
+        loop {
+            let envelope = self.decoder.next_envelope().unwrap().expect("a stream has an end");
+            if envelope.is_end() {
+                assert!(!self.decoder.is_inside(), "nothing follows the end of a stream");
+                return (messages, End::parse(&envelope.data).unwrap().error);
+            }
+            messages.push(envd::decode(self.codec, &envelope.data).unwrap());
+        }
+    }
+
     /// The next event, which has to come.
     pub fn next_event(&mut self) -> Event {
         self.try_next().unwrap()
