@@ -20,7 +20,7 @@ use hangar_core::wire::{
 };
 use hangar_tests::real::{
     Folder, Hangar,
-    envd::{Client, Launched, launching, pid, tag},
+    envd::{Client, Running, launching, pid, tag},
     peers, watched,
 };
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn its_client_understands_the_daemon() {
     let test = "its_client_understands_the_daemon";
     let Some(python) = peers::python_with(test, "connectrpc, e2b") else { return };
     launching(test, move || {
-        let (folder, daemon) = (Folder::new(), Launched::start(|_| {}));
+        let (folder, daemon) = (Folder::new(), Running::start(|_| {}));
         let mut command = script(&python, "envd/connect_client.py");
         let checks = peers::run_checks(command.arg(daemon.url()).arg(folder.path()));
         assert!(checks >= 200, "{checks} checks");

@@ -5,7 +5,7 @@ use crate::{
     real::client::Response,
 };
 use hangar_core::wire::{
-    connect::{Codec, Decoder, RpcError},
+    connect::{Codec, Decoder, End, RpcError},
     envd::{Message, decode, process::EndEvent},
 };
 use std::{
@@ -97,7 +97,7 @@ impl Followed {
                 assert!(!self.decoder.is_inside(), "nothing follows the end of a stream");
                 return (messages, End::parse(&envelope.data).unwrap().error);
             }
-            messages.push(envd::decode(self.codec, &envelope.data).unwrap());
+            messages.push(decode(self.codec, &envelope.data).unwrap());
         }
     }
 
