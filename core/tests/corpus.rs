@@ -2,7 +2,8 @@
 //! pass.
 
 use hangar_core::testing::{
-    self, attach, changes, control, exec, limits, listen, log, mcp, pace, process, sse, tail, text,
+    self, attach, changes, connect, control, envd, exec, limits, listen, log, mcp, pace, process, sse,
+    subscription, tail, text,
 };
 use std::{fs, path::Path};
 
@@ -28,6 +29,26 @@ fn process() {
 #[test]
 fn attach() {
     replay("attach", |bytes| testing::run(bytes, attach::run));
+}
+
+#[test]
+fn connect_envelope() {
+    replay("connect_envelope", |bytes| testing::run(bytes, connect::run));
+}
+
+#[test]
+fn envd_json() {
+    replay("envd_json", envd::run_json);
+}
+
+#[test]
+fn envd_proto() {
+    replay("envd_proto", envd::run_proto);
+}
+
+#[test]
+fn subscription() {
+    replay("subscription", |bytes| testing::run(bytes, subscription::run));
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) struct Run {
     subject: Subject,
     contract: Contract,
     clock: Clock,
+    /// The latest that it showed.
+    latest: Time,
     subscribers: Vec<Subscriber>,
     printed: Printed,
     is_awaited: bool,
@@ -61,6 +63,7 @@ impl Run {
             subject,
             contract: Contract::new(clock.now, steady),
             clock,
+            latest: clock.now,
             subscribers: Vec::new(),
             printed: Printed::default(),
             is_awaited: config.awaits_reader,
@@ -258,12 +261,15 @@ impl Run {
                 (is_safe, within && subscriber.config.hold != Hold::Never)
             })
             .collect();
+        // To each of them time stands still then for as long as it takes to where that one was.
+        let went_back = self.clock.now < self.latest;
+        self.latest = self.latest.max(self.clock.now);
         for (subscriber, (is_safe, may_be_keen)) in self.subscribers.iter_mut().zip(settled) {
             let waiting = &mut subscriber.waiting;
             waiting.is_safe = is_safe && !self.abandoned;
             let reads = waiting.read_at.is_some_and(|at| self.driven.at.since(at) < STUCK);
             let was_keen = waiting.is_keen.unwrap_or(may_be_keen);
-            waiting.is_keen = Some(was_keen && reads && !self.abandoned);
+            waiting.is_keen = Some(was_keen && reads && !went_back && !self.abandoned);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The messages of `filesystem.Filesystem`.
 
-use super::rules::{event_type, file_type, is_default, message, nullable, number, timestamp};
+use super::rules::{event_type, file_type, is_default, long, message, nullable, number, timestamp};
 pub use prost_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,12 +76,7 @@ pub struct EntryInfo {
     pub name: String,
     /// 1 a file, 2 a directory, 3 a symbolic link, 0 something else.
     #[prost(int32, tag = "2")]
-    #[serde(
-        rename = "type",
-        deserialize_with = "file_type::read",
-        serialize_with = "file_type::write",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(rename = "type", with = "file_type", skip_serializing_if = "is_default")]
     pub kind: i32,
     /// Where it is.
     #[prost(string, tag = "3")]
@@ -89,11 +84,7 @@ pub struct EntryInfo {
     pub path: String,
     /// Its bytes.
     #[prost(int64, tag = "4")]
-    #[serde(
-        deserialize_with = "number::read",
-        serialize_with = "number::write_long",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(with = "long", skip_serializing_if = "is_default")]
     pub size: i64,
     /// Its permission bits.
     #[prost(uint32, tag = "5")]
@@ -113,12 +104,7 @@ pub struct EntryInfo {
     pub group: String,
     /// When it was last written.
     #[prost(message, optional, tag = "9")]
-    #[serde(
-        alias = "modified_time",
-        deserialize_with = "timestamp::read_optional",
-        serialize_with = "timestamp::write_optional",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(alias = "modified_time", with = "timestamp", skip_serializing_if = "Option::is_none")]
     pub modified_time: Option<Timestamp>,
     /// Where a link leads.
     #[prost(string, optional, tag = "10")]
@@ -166,12 +152,7 @@ pub struct FilesystemEvent {
     pub name: String,
     /// 1 create, 2 write, 3 remove, 4 rename, 5 chmod.
     #[prost(int32, tag = "2")]
-    #[serde(
-        rename = "type",
-        deserialize_with = "event_type::read",
-        serialize_with = "event_type::write",
-        skip_serializing_if = "is_default"
-    )]
+    #[serde(rename = "type", with = "event_type", skip_serializing_if = "is_default")]
     pub kind: i32,
     /// What is there now.
     #[prost(message, optional, tag = "3")]

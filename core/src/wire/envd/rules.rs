@@ -118,10 +118,10 @@ pub(super) mod message {
     }
 }
 
-/// Numbers: 32 bits are written as numbers, 64 as strings.
+/// Numbers.
 pub(super) mod number {
     use super::{Nullable, Number};
-    use serde::{Deserializer, Serialize, Serializer};
+    use serde::Deserializer;
 
     pub(in super::super) fn read<'de, T, D>(deserializer: D) -> Result<T, D::Error>
     where
@@ -138,17 +138,27 @@ pub(super) mod number {
     {
         deserializer.deserialize_option(Nullable(Number(std::marker::PhantomData)))
     }
+}
 
-    /// As a string.
-    pub(in super::super) fn write_long<T: ToString, S: Serializer>(
+/// 64-bit numbers: written as strings.
+pub(super) mod long {
+    pub(in super::super) use super::number::read as deserialize;
+    use serde::{Serialize, Serializer};
+
+    pub(in super::super) fn serialize<T: ToString, S: Serializer>(
         number: &T,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         number.to_string().serialize(serializer)
     }
+}
 
-    /// As a string.
-    pub(in super::super) fn write_optional_long<T: ToString, S: Serializer>(
+/// The same where there may be none.
+pub(super) mod optional_long {
+    pub(in super::super) use super::number::read_optional as deserialize;
+    use serde::{Serialize, Serializer};
+
+    pub(in super::super) fn serialize<T: ToString, S: Serializer>(
         number: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -190,14 +200,14 @@ pub(super) mod base64 {
         }
     }
 
-    pub(in super::super) fn read_optional<'de, D>(deserializer: D) -> Result<Option<Bytes>, D::Error>
+    pub(in super::super) fn deserialize<'de, D>(deserializer: D) -> Result<Option<Bytes>, D::Error>
     where
         D: Deserializer<'de>,
     {
         deserializer.deserialize_option(Nullable(Base64))
     }
 
-    pub(in super::super) fn write_optional<S: Serializer>(
+    pub(in super::super) fn serialize<S: Serializer>(
         bytes: &Option<Bytes>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -226,14 +236,14 @@ pub(super) mod timestamp {
         }
     }
 
-    pub(in super::super) fn read_optional<'de, D>(deserializer: D) -> Result<Option<Timestamp>, D::Error>
+    pub(in super::super) fn deserialize<'de, D>(deserializer: D) -> Result<Option<Timestamp>, D::Error>
     where
         D: Deserializer<'de>,
     {
         deserializer.deserialize_option(Nullable(Rfc3339))
     }
 
-    pub(in super::super) fn write_optional<S: Serializer>(
+    pub(in super::super) fn serialize<S: Serializer>(
         time: &Option<Timestamp>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -273,12 +283,12 @@ macro_rules! named {
                 }
             }
 
-            pub(in super::super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+            pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
                 let read = deserializer.deserialize_option(super::Nullable(Named))?;
                 Ok(read.unwrap_or_default())
             }
 
-            pub(in super::super) fn write<S: Serializer>(number: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+            pub(in super::super) fn serialize<S: Serializer>(number: &i32, serializer: S) -> Result<S::Ok, S::Error> {
                 match *number {
                     $($number => serializer.serialize_str($name),)+
                     number => serializer.serialize_i32(number),
