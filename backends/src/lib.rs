@@ -3,6 +3,7 @@
 //! * [`runtime`]: what a runtime must offer. The rest of the project names no runtime.
 //! * [`sandbox`]: what a sandbox must offer: to start a command, and what one may ask of it.
 //! * [`handle`]: a process as its driver and its readers share it.
+//! * [`pool`]: threads for work that blocks, for the runtimes.
 //! * [`socket_file`]: the file of a unix listener, for the runtimes.
 //! * [`stop`]: what asks a program to stop.
 //! * [`local`]: sandboxes on this machine (feature `local`).
@@ -13,6 +14,7 @@
 pub mod handle;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod pool;
 pub mod runtime;
 pub mod sandbox;
 pub mod socket_file;

@@ -2,7 +2,10 @@
 
 use crate::{fd, net};
 use async_executor::Executor;
-use hangar_backends::runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer};
+use hangar_backends::{
+    pool::Pool,
+    runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer, blocking},
+};
 use hangar_core::Time;
 use std::{
     fmt,
@@ -23,6 +26,7 @@ use std::{
 #[derive(Clone)]
 pub struct SmolRuntime {
     executor: Weak<Executor<'static>>,
+    pool: Arc<Pool>,
     start: Instant,
 }
 
@@ -30,9 +34,9 @@ impl SmolRuntime {
     /// On `executor`, which the caller keeps and runs: by `async_io::block_on(executor.run(..))`. Its clock starts
     /// now, and a thread for work that blocks.
     pub fn new(executor: &Arc<Executor<'static>>) -> Self {
-        // It stays, and is there when the system has no thread for the first work that counts.
-        blocking::unblock(|| ()).detach();
-        Self { executor: Arc::downgrade(executor), start: Instant::now() }
+        // Where the system has no thread yet, that is tried again with each work.
+        let (pool, _) = Pool::new();
+        Self { executor: Arc::downgrade(executor), pool: Arc::new(pool), start: Instant::now() }
     }
 
     fn instant(&self, at: Time) -> Instant {
@@ -68,7 +72,7 @@ impl Runtime for SmolRuntime {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        blocking::unblock(work).detach();
+        self.pool.run(work);
     }
 
     fn timer(&self, at: Time) -> Pin<Box<dyn Timer>> {
@@ -77,7 +81,10 @@ impl Runtime for SmolRuntime {
     }
 
     fn resolve(&self, host: String, port: u16) -> BoxFuture<'_, io::Result<Vec<SocketAddr>>> {
-        Box::pin(blocking::unblock(move || Ok((host, port).to_socket_addrs()?.collect())))
+        Box::pin(async move {
+            let found = blocking(self, move || Ok((host, port).to_socket_addrs()?.collect())).await;
+            found.unwrap_or_else(|| Err(io::Error::other("the runtime has ended")))
+        })
     }
 
     fn listen(&self, address: Address) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {

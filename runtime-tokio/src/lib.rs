@@ -20,7 +20,6 @@
 
 mod fd;
 mod net;
-mod pool;
 pub mod runtime;
 pub mod signals;
 

@@ -1,7 +1,10 @@
 //! The verbs of a runtime, by tokio's.
 
-use crate::{fd, net, pool::Pool};
-use hangar_backends::runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer, blocking};
+use crate::{fd, net};
+use hangar_backends::{
+    pool::Pool,
+    runtime::{Address, BoxFuture, Descriptor, Io, Listener, Runtime, Timer, blocking},
+};
 use hangar_core::Time;
 use std::{
     fmt,

@@ -1,8 +1,8 @@
-//! Threads for work that blocks.
+//! Threads for work that blocks, for the runtimes.
 //!
-//! tokio has such threads, too. But it ends them all when there is nothing to do, and panics where the work is given
-//! when the system has no thread to start then: exactly when what has taken them all is to be ended. One of these is
-//! always there.
+//! tokio has such threads, and so has smol. But when the system has no thread to start, which is exactly when what has
+//! taken them all is to be ended, tokio panics where the work is given, as it keeps none, and smol's `blocking` tries again
+//! and again without an end. One of these is always there, and work waits for it.
 
 use std::{
     collections::VecDeque,
@@ -22,7 +22,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads. Dropping it ends them once they have done what they are doing.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     shared: Arc<Shared>,
     max: usize,
 }
@@ -53,7 +53,7 @@ impl fmt::Debug for State {
 
 impl Pool {
     /// With one thread, if the system has one. If not, that is tried again with each work.
-    pub(crate) fn new() -> (Self, io::Result<()>) {
+    pub fn new() -> (Self, io::Result<()>) {
         Self::with_most(MAX_THREADS)
     }
 
@@ -65,7 +65,7 @@ impl Pool {
 
     /// Runs `work` on a thread. Where there is none and none can be started it runs here: late is better than never.
     /// Once the pool is closed it is dropped.
-    pub(crate) fn run(&self, work: Work) {
+    pub fn run(&self, work: Work) {
         let mut state = self.shared.lock();
         if state.closed {
             return;
@@ -97,7 +97,8 @@ impl Pool {
     }
 
     /// Drops the work that waits, and waits for the threads, no longer than `limit`.
-    pub(crate) fn close(&self, limit: Duration) {
+    #[expect(clippy::disallowed_methods, reason = "it waits for threads, which know no other clock")]
+    pub fn close(&self, limit: Duration) {
         let end = Instant::now().checked_add(limit);
         let mut state = self.shared.close();
         while state.threads > 0 {
