@@ -43,7 +43,9 @@ struct Seen {
     end: u64,
     over: bool,
     exited: bool,
-    takes_input: bool,
+    input_room: usize,
+    /// Its input was closed.
+    input_ended: bool,
 }
 
 impl Seen {
@@ -52,7 +54,8 @@ impl Seen {
             end: process.log().end_offset(),
             over: process.log().is_ended(),
             exited: process.exit_status().is_some(),
-            takes_input: process.stdin_room() > 0,
+            input_room: process.stdin_room(),
+            input_ended: !process.takes_stdin(),
         }
     }
 }

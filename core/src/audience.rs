@@ -131,6 +131,12 @@ impl Audience {
         Seat { reader, id }
     }
 
+    /// The first reader does not come.
+    pub(crate) const fn stop_awaiting(&mut self) {
+        self.awaits_first = false;
+        self.changed = true;
+    }
+
     /// It took something.
     pub(crate) fn handle_taken(&mut self, seat: &Seat) {
         if let Some(member) = self.members.get_mut(&seat.id) {

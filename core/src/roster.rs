@@ -5,7 +5,10 @@
 //! first one that has any).
 
 use crate::{Time, wire::envd::process::Selector};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 /// How long one that has ended is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,12 +19,19 @@ pub struct Config {
     pub logged: Duration,
     /// Those that have ended, at the most; past it the one that ended first is forgotten.
     pub max_ended: usize,
+    /// Bytes of what those have printed that is kept, at the most: past it those that ended first lose theirs.
+    pub max_logged: u64,
 }
 
 impl Default for Config {
-    /// 30 s as envd has it, 10 min, 4096.
+    /// 30 s as envd has it, 10 min, 4096, 64 MiB.
     fn default() -> Self {
-        Self { ended: Duration::from_secs(30), logged: Duration::from_secs(600), max_ended: 4096 }
+        Self {
+            ended: Duration::from_secs(30),
+            logged: Duration::from_secs(600),
+            max_ended: 4096,
+            max_logged: 64 * 1024 * 1024,
+        }
     }
 }
 
@@ -36,7 +46,9 @@ pub struct Roster<T> {
     /// In the order in which they came.
     entries: BTreeMap<u64, Entry<T>>,
     /// Those that have ended, in that order.
-    ended: Vec<u64>,
+    ended: VecDeque<u64>,
+    /// Bytes that are kept of those.
+    kept: u64,
     next: u64,
 }
 
@@ -46,6 +58,8 @@ struct Entry<T> {
     tag: Option<String>,
     logged: bool,
     ended_at: Option<Time>,
+    /// What is kept of what it printed, once it has ended.
+    bytes: u64,
     value: T,
 }
 
@@ -61,34 +75,62 @@ impl<T> Entry<T> {
 impl<T> Roster<T> {
     /// Nobody.
     pub const fn new(config: Config) -> Self {
-        Self { config, entries: BTreeMap::new(), ended: Vec::new(), next: 0 }
+        Self { config, entries: BTreeMap::new(), ended: VecDeque::new(), kept: 0, next: 0 }
     }
 
     /// One more, that runs. `logged`: what it prints is kept after its end.
     ///
     /// One that has ended and had its name or, without a log, its number is forgotten.
     pub fn insert(&mut self, pid: u32, tag: Option<String>, logged: bool, value: T) -> Key {
-        self.entries.retain(|_, entry| {
+        let given_again = |entry: &Entry<T>| {
             let same_pid = entry.pid == pid && !entry.logged;
             let same_tag = tag.is_some() && entry.tag == tag;
-            entry.ended_at.is_none() || !(same_pid || same_tag)
-        });
-        self.ended.retain(|key| self.entries.contains_key(key));
+            entry.ended_at.is_some() && (same_pid || same_tag)
+        };
+        let had_it = self.entries.iter().filter(|(_, entry)| given_again(entry)).map(|(key, _)| *key);
+        for key in had_it.collect::<Vec<_>>() {
+            self.remove(key);
+        }
         let key = self.next;
         self.next += 1;
-        self.entries.insert(key, Entry { pid, tag, logged, ended_at: None, value });
+        self.entries.insert(key, Entry { pid, tag, logged, ended_at: None, bytes: 0, value });
         Key(key)
     }
 
-    /// It ended.
-    pub fn handle_ended(&mut self, key: Key, now: Time) {
-        if let Some(entry) = self.entries.get_mut(&key.0).filter(|entry| entry.ended_at.is_none()) {
-            entry.ended_at = Some(now);
-            self.ended.push(key.0);
-            while self.ended.len() > self.config.max_ended {
-                let first = self.ended.remove(0);
-                self.entries.remove(&first);
+    /// It ended, and so many bytes of what it printed are kept. Gives those that lose theirs for it; they stay known.
+    #[must_use]
+    pub fn handle_ended(&mut self, key: Key, bytes: u64, now: Time) -> Vec<T>
+    where
+        T: Clone,
+    {
+        let Some(entry) = self.entries.get_mut(&key.0).filter(|entry| entry.ended_at.is_none()) else {
+            return Vec::new();
+        };
+        (entry.ended_at, entry.bytes) = (Some(now), bytes);
+        self.ended.push_back(key.0);
+        self.kept += bytes;
+        while self.ended.len() > self.config.max_ended
+            && let Some(first) = self.ended.front()
+        {
+            self.remove(*first);
+        }
+        let mut emptied = Vec::new();
+        for key in &self.ended {
+            if self.kept <= self.config.max_logged {
+                break;
             }
+            if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.bytes > 0) {
+                self.kept -= std::mem::take(&mut entry.bytes);
+                emptied.push(entry.value.clone());
+            }
+        }
+        emptied
+    }
+
+    fn remove(&mut self, key: u64) {
+        if let Some(entry) = self.entries.remove(&key) {
+            self.kept -= entry.bytes;
+            self.ended.retain(|ended| *ended != key);
         }
     }
 
@@ -105,11 +147,6 @@ impl<T> Roster<T> {
         self.entries.values().filter(|entry| entry.ended_at.is_none()).map(|entry| &entry.value)
     }
 
-    /// Whether it is known.
-    pub fn contains(&self, key: Key) -> bool {
-        self.entries.contains_key(&key.0)
-    }
-
     /// How many are known.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -120,16 +157,14 @@ impl<T> Roster<T> {
         self.entries.is_empty()
     }
 
-    /// Forgets those whose time is over. Returns when there will be one, where there may.
-    pub fn forget(&mut self, now: Time) -> Option<Time> {
-        let over = |entry: &Entry<T>| self.until(entry).is_some_and(|until| until <= now);
-        let over: Vec<u64> =
-            self.entries.iter().filter(|(_, entry)| over(entry)).map(|(key, _)| *key).collect();
-        for key in over {
-            self.entries.remove(&key);
+    /// Forgets one that has ended, if its time is over. Gives that time where it is not yet.
+    pub fn forget(&mut self, key: Key, now: Time) -> Option<Time> {
+        let until = self.until(self.entries.get(&key.0)?)?;
+        if now < until {
+            return Some(until);
         }
-        self.ended.retain(|key| self.entries.contains_key(key));
-        self.ended.iter().filter_map(|key| self.until(self.entries.get(key)?)).min()
+        self.remove(key.0);
+        None
     }
 
     /// Until when one is known; None while it runs.
@@ -143,8 +178,12 @@ impl<T> Roster<T> {
 mod tests {
     use super::*;
 
-    const CONFIG: Config =
-        Config { ended: Duration::from_secs(30), logged: Duration::from_secs(600), max_ended: 3 };
+    const CONFIG: Config = Config {
+        ended: Duration::from_secs(30),
+        logged: Duration::from_secs(600),
+        max_ended: 3,
+        max_logged: 100,
+    };
 
     fn at(seconds: u64) -> Time {
         Time::ZERO + Duration::from_secs(seconds)
@@ -173,7 +212,7 @@ mod tests {
         roster.insert(1, Some("a".into()), false, "old");
         let new = roster.insert(2, Some("a".into()), false, "new");
         assert_eq!(roster.find(&tag("a"), at(0)), Some(&"new"));
-        roster.handle_ended(new, at(0));
+        assert!(roster.handle_ended(new, 0, at(0)).is_empty());
         assert_eq!(roster.find(&tag("a"), at(1)), Some(&"old"));
         assert_eq!(roster.find(&Selector::Pid(2), at(1)), Some(&"new"));
     }
@@ -183,23 +222,23 @@ mod tests {
         let mut roster = Roster::new(CONFIG);
         let plain = roster.insert(1, Some("a".into()), false, "plain");
         let logged = roster.insert(2, Some("b".into()), true, "logged");
-        roster.handle_ended(plain, at(10));
-        roster.handle_ended(logged, at(10));
-        roster.handle_ended(plain, at(20));
+        assert!(roster.handle_ended(plain, 0, at(10)).is_empty());
+        assert!(roster.handle_ended(logged, 0, at(10)).is_empty());
+        assert!(roster.handle_ended(plain, 0, at(20)).is_empty());
         assert_eq!(roster.running().count(), 0);
         assert_eq!(
             (roster.find(&Selector::Pid(1), at(39)), roster.find(&tag("a"), at(39))),
             (Some(&"plain"), Some(&"plain"))
         );
-        assert_eq!(roster.forget(at(39)), Some(at(40)));
+        assert_eq!(roster.forget(plain, at(39)), Some(at(40)));
         assert_eq!(
             (roster.find(&Selector::Pid(1), at(40)), roster.find(&tag("b"), at(40))),
             (None, Some(&"logged"))
         );
-        assert_eq!(
-            (roster.forget(at(609)), roster.forget(at(610)), roster.is_empty()),
-            (Some(at(610)), None, true)
-        );
+        assert_eq!((roster.forget(plain, at(40)), roster.len()), (None, 1));
+        assert_eq!((roster.forget(logged, at(609)), roster.len()), (Some(at(610)), 1));
+        assert_eq!((roster.forget(logged, at(610)), roster.forget(logged, at(611))), (None, None));
+        assert!(roster.is_empty());
     }
 
     #[test]
@@ -207,8 +246,8 @@ mod tests {
         let mut roster = Roster::new(CONFIG);
         let plain = roster.insert(1, Some("a".into()), false, "plain");
         let logged = roster.insert(2, Some("b".into()), true, "logged");
-        roster.handle_ended(plain, at(0));
-        roster.handle_ended(logged, at(0));
+        assert!(roster.handle_ended(plain, 0, at(0)).is_empty());
+        assert!(roster.handle_ended(logged, 0, at(0)).is_empty());
         roster.insert(1, None, false, "third");
         roster.insert(2, None, false, "fourth");
         assert_eq!((roster.find(&tag("a"), at(1)), roster.find(&tag("b"), at(1))), (None, Some(&"logged")));
@@ -222,14 +261,29 @@ mod tests {
         let mut roster = Roster::new(CONFIG);
         for pid in 0..100 {
             let key = roster.insert(pid, None, pid % 2 == 0, pid);
-            roster.handle_ended(key, at(0));
+            assert!(roster.handle_ended(key, 0, at(0)).is_empty());
             assert!(roster.len() <= CONFIG.max_ended);
         }
         assert_eq!(roster.find(&Selector::Pid(99), at(0)), Some(&99));
-        // Those whose time is over count no more.
-        let keys = [200, 201].map(|pid| roster.insert(pid, None, false, pid));
-        roster.forget(at(30));
-        keys.into_iter().for_each(|key| roster.handle_ended(key, at(30)));
-        assert_eq!((roster.find(&Selector::Pid(98), at(30)), roster.len()), (Some(&98), 3));
+        // One that is forgotten makes room, in bytes too.
+        let mut roster = Roster::new(CONFIG);
+        let keys = [1, 2].map(|pid| roster.insert(pid, None, true, pid));
+        assert!(keys.into_iter().all(|key| roster.handle_ended(key, 50, at(0)).is_empty()));
+        assert_eq!(roster.forget(keys[0], at(600)), None);
+        let third = roster.insert(3, None, true, 3);
+        assert!(roster.handle_ended(third, 50, at(600)).is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_of_the_ended_is_bounded() {
+        let mut roster = Roster::new(CONFIG);
+        let mut end = |pid, bytes| {
+            let key = roster.insert(pid, None, true, pid);
+            roster.handle_ended(key, bytes, at(0))
+        };
+        assert_eq!((end(1, 40), end(2, 60)), (vec![], vec![]));
+        assert_eq!(end(3, 1), [1], "the one that ended first");
+        assert_eq!(end(4, 500), [2, 3, 4], "one that is too large alone keeps nothing either");
+        assert_eq!(roster.find(&Selector::Pid(4), at(1)), Some(&4), "they stay known");
     }
 }

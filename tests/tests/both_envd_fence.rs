@@ -158,6 +158,9 @@ fn the_first_to_say_so_sets_the_token(on: On) {
     assert_eq!(post(&client, "/init", "").0, 204);
     assert_eq!(post(&client, "/init", "{\"accessToken\":").0, 400);
     assert_eq!(post(&client, "/init", "{\"envVars\":[]}").0, 400);
+    for bad in [r#"{"":"x"}"#, r#"{"A=B":"x"}"#, r#"{"A":"\u0000"}"#] {
+        assert_eq!(post(&client, "/init", &format!("{{\"envVars\":{bad}}}")).0, 400, "{bad}");
+    }
     let set = client.raw(
         "POST",
         "/init",
@@ -236,6 +239,10 @@ fn a_signature_stands_for_the_token(on: On) {
     assert_eq!(put(&signed(path, "write", "", "secret", None)), 200);
     assert_eq!(get(&signed(path, "read", "", "secret", None)), (200, "content".to_owned()));
     assert_eq!(get(&signed(path, "read", "", "secret", Some(i64::MAX))), (200, "content".to_owned()));
+    // Nobody else may be named than the signature says.
+    let other = client.with("Authorization", "Basic bm8tc3VjaC11c2VyOg==");
+    let query = signed(path, "read", "", "secret", None);
+    assert_eq!(other.raw("GET", &format!("/files?path={escaped}&{query}"), None, b"").unwrap().status, 200);
     for bad in [
         signed(path, "write", "", "secret", None),
         signed(path, "read", "", "other", None),
@@ -295,7 +302,7 @@ fn what_is_no_call_is_refused_as_http_has_it(on: On) {
         client.raw("POST", list, Some("application/json; charset=utf-8"), b"{\"unknown\":[1]}").unwrap();
     assert_eq!(utf8.status, 200);
     for (body, words) in
-        [("", "EOF"), ("[", "EOF"), ("{} x", "trailing"), ("{\"process\":{\"pid\":\"x\"}}", "process.pid")]
+        [("", "EOF"), ("[", "object"), ("{} x", "trailing"), ("{\"process\":{\"pid\":\"x\"}}", "process.pid")]
     {
         let (status, body) = post(&client, "/process.Process/SendSignal", body);
         assert_eq!(status, 400, "{body}");

@@ -53,7 +53,10 @@ fn a_wrong_call_says_in_a_line_what_to_do() {
         let empty = folder.file("empty");
         fs::write(&empty, "\n").unwrap();
         type Change<'a> = &'a dyn Fn(&mut Command);
-        let cases: [(&str, Change<'_>); 8] = [
+        let cases: [(&str, Change<'_>); 9] = [
+            ("unset it", &|command| {
+                command.env("HANGAR_ENVD_TOKEN", "");
+            }),
             ("HANGAR_ENVD_TOKEN", &|command| {
                 command.args(["--listen", "0.0.0.0:0"]);
             }),

@@ -175,7 +175,14 @@ fn input_that_does_not_fit_is_waited_for_until_its_deadline() {
         let request = SendInputRequest { process: Some(pid(process)), input: stdin };
         let sent: Result<Empty, _> =
             cell.call("SendInput", &request, &[("connect-timeout-ms", "2500")]).await;
-        assert_eq!((sent.unwrap_err().code, cell.now()), (Code::DeadlineExceeded, at_ms(2500)));
+        let error = sent.unwrap_err();
+        assert_eq!((error.code, cell.now()), (Code::DeadlineExceeded, at_ms(2500)));
+        assert!(error.message.contains("first 1048576 bytes were taken"), "{error}");
+        // What fits as a whole is taken as a whole, or not at all.
+        let stdin = Some(ProcessInput { stdin: Some(vec![0; 100].into()), pty: None });
+        let request = SendInputRequest { process: Some(pid(process)), input: stdin };
+        let sent: Result<Empty, _> = cell.call("SendInput", &request, &[("connect-timeout-ms", "500")]).await;
+        assert!(!sent.unwrap_err().message.contains("taken"));
         assert_eq!(cell.running().await, 1);
     });
 }
@@ -269,11 +276,11 @@ async fn read_some(follower: &mut Follower, printed: &mut Vec<u8>, random: &mut 
 }
 
 #[test]
-fn a_start_whose_client_leaves_before_it_runs_is_over() {
+fn a_start_whose_client_leaves_before_it_runs_is_known() {
     run(async |cell: &Cell| {
         let client = cell.client();
         let cutter = client.cutter();
-        let request = script("start-delay 500;hang");
+        let request = script("start-delay 500;flood 1000000;exit 6");
         let started = cell.follow(client, "Start", &request, &[]);
         let cut = async {
             cell.sleep_ms(100).await;
@@ -283,8 +290,8 @@ fn a_start_whose_client_leaves_before_it_runs_is_over() {
         assert!(started.is_err());
         cell.sleep_ms(10_000).await;
         let record = cell.sandbox.record();
-        assert!(record.released_at.is_some(), "nobody can know of it, and it is gone: {record:?}");
-        assert_eq!(cell.running().await, 0);
+        assert!(record.released_at.is_some(), "it waits for nobody: {record:?}");
+        assert_eq!(end(&mut cell.connect(pid(FIRST_PID), &[]).await).await, Ok("exit status 6".to_owned()));
     });
 }
 

@@ -293,6 +293,12 @@ impl Process {
         seat
     }
 
+    /// The reader that it [awaits](Config::awaits_reader) does not come: it waits for it no longer.
+    pub fn stop_awaiting(&mut self) {
+        self.audience.stop_awaiting();
+        self.forget();
+    }
+
     /// Takes what comes next for a reader.
     pub fn take(&mut self, seat: &mut Seat) -> Option<Item> {
         let item = seat.reader.take(&mut self.log)?;

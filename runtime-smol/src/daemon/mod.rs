@@ -24,7 +24,7 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::Subsc
 HANGAR_ENVD_TOKEN, or a file that HANGAR_ENVD_TOKEN_FILE names, holds the token that requests have to carry as X-Access-Token. \
 It is no argument, as everybody on the machine can read those. Without one whoever reaches the address may do everything, so \
 only a loopback address or a unix socket is listened on.
-TERM, INT and QUIT end it, with everything it started: TERM, and KILL after 3 s.
+TERM, INT, QUIT and HUP end it, with everything it started: TERM, and KILL after 3 s.
 Logs go to stderr: RUST_LOG sets how much (RUST_LOG=debug).")]
 struct Cli {
     /// Where to listen: ADDRESS:PORT, or unix:PATH
@@ -148,8 +148,14 @@ fn address(text: &str) -> Result<Address, String> {
 
 /// The token, out of the environment: commands must not find it there.
 fn token() -> Result<Option<Token>, Failure> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    match (set("HANGAR_ENVD_TOKEN"), set("HANGAR_ENVD_TOKEN_FILE")) {
+    // A token that did not get here is no reason to do without one.
+    let set = |name: &str| match std::env::var(name) {
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Ok(value) if !value.is_empty() => Ok(Some(value)),
+        Ok(_) => Err(Failure::usage(format!("{name} is set, and empty; unset it to do without a token"))),
+        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name} is not UTF-8"))),
+    };
+    match (set("HANGAR_ENVD_TOKEN")?, set("HANGAR_ENVD_TOKEN_FILE")?) {
         (Some(_), Some(_)) => {
             Err(Failure::usage("HANGAR_ENVD_TOKEN and HANGAR_ENVD_TOKEN_FILE are both set; set one of them"))
         }

@@ -17,7 +17,7 @@ use hangar_core::{
         envd::{self, Message},
     },
 };
-use hyper::{Method, Request, Response, body::Incoming, header::CONTENT_TYPE};
+use hyper::{Method, Request, Response, body::Incoming};
 use std::{future::Future, sync::Arc};
 
 /// One call on its way to its method.
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
         if !self.is_post {
             return Some(answer::not_allowed("POST"));
         }
-        let found = header(request.headers(), CONTENT_TYPE.as_str()).and_then(parse_content_type);
+        let found = header(request.headers(), "content-type").ok().flatten().and_then(parse_content_type);
         let Some((_, codec)) = found.filter(|(kind, _)| *kind == method.kind()) else {
             return Some(answer::unsupported_type());
         };
@@ -65,7 +65,7 @@ impl<'a> Call<'a> {
             }
             Rpc::Update => self.unary(head, request, async |asked| process::update(self.daemon, asked)).await,
             Rpc::SendInput => {
-                self.unary(head, request, async |asked| input::send(self.daemon, asked).await).await
+                self.unary(head, request, async |asked| input::send(self, head, asked).await).await
             }
             Rpc::CloseStdin => {
                 self.unary(head, request, async |asked| input::close(self.daemon, asked)).await
@@ -119,7 +119,7 @@ impl<'a> Call<'a> {
     /// The one message of a request that is a stream.
     async fn one<Q: Message>(&self, head: &Head, request: &mut Request<Incoming>) -> Result<Q, RpcError> {
         let mut messages = Messages::new(self.daemon, request.body_mut());
-        let message = self.within(head.deadline, messages.next()).await?;
+        let message = self.within(head.deadline, messages.only()).await?;
         let message =
             message.ok_or_else(|| RpcError::new(Code::InvalidArgument, "the request has no message"))?;
         envd::decode(head.codec, &message.data)

@@ -8,7 +8,7 @@ use hangar_core::{
         head::{self, CONTENT_ENCODING, KEEP_ALIVE, PROTOCOL_VERSION, TIMEOUT},
     },
 };
-use hyper::{HeaderMap, header::AUTHORIZATION};
+use hyper::{HeaderMap, header::HeaderValue};
 use std::{borrow::Cow, time::Duration};
 
 const RETENTION: &str = "hangar-retention";
@@ -20,7 +20,6 @@ const SINCE: &str = "hangar-since";
 pub(super) struct Head {
     pub(super) codec: Codec,
     pub(super) deadline: Option<Time>,
-    pub(super) timeout: Option<Duration>,
     pub(super) keep_alive: Duration,
     /// Whom the call names.
     pub(super) user: Option<String>,
@@ -30,21 +29,20 @@ pub(super) struct Head {
 impl Head {
     /// Reads them.
     pub(super) fn of(daemon: &Daemon, codec: Codec, headers: &HeaderMap) -> Result<Self, RpcError> {
-        if let Some(version) = header(headers, PROTOCOL_VERSION) {
+        if let Some(version) = header(headers, PROTOCOL_VERSION)? {
             head::check_version(version)?;
         }
         for name in [CONTENT_ENCODING, "content-encoding"] {
-            if let Some(encoding) = header(headers, name).filter(|encoding| *encoding != "identity") {
+            if let Some(encoding) = header(headers, name)?.filter(|encoding| *encoding != "identity") {
                 let message = format!("{name}: messages are taken as they are, and not as {encoding:?}");
                 return Err(RpcError::new(Code::Unimplemented, message));
             }
         }
-        let timeout = header(headers, TIMEOUT).map(head::parse_timeout).transpose()?;
+        let timeout = header(headers, TIMEOUT)?.map(head::parse_timeout).transpose()?;
         Ok(Self {
             codec,
             deadline: timeout.map(|timeout| daemon.runtime.now() + timeout),
-            timeout,
-            keep_alive: head::keep_alive(header(headers, KEEP_ALIVE)),
+            keep_alive: head::keep_alive(header(headers, KEEP_ALIVE)?),
             user: user(headers)?,
             extensions: extensions(headers)?,
         })
@@ -76,15 +74,19 @@ impl Extensions {
     }
 }
 
-pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
+/// The value of a header; one that is no text is not passed over.
+pub(super) fn header<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, RpcError> {
+    let text = |value: &'a HeaderValue| {
+        value.to_str().map_err(|_| RpcError::new(Code::InvalidArgument, format!("{name}: must be ASCII")))
+    };
+    headers.get(name).map(text).transpose()
 }
 
 /// The user of `Authorization: Basic`: its password counts for nothing.
 pub(super) fn user(headers: &HeaderMap) -> Result<Option<String>, RpcError> {
     use base64::prelude::{BASE64_STANDARD, Engine as _};
-    let Some(value) = header(headers, AUTHORIZATION.as_str()) else { return Ok(None) };
-    let Some((scheme, credentials)) = value.split_once(' ') else { return Ok(None) };
+    let Some(value) = header(headers, "authorization")? else { return Ok(None) };
+    let (scheme, credentials) = value.split_once(' ').unwrap_or((value, ""));
     if !scheme.eq_ignore_ascii_case("basic") {
         return Ok(None);
     }
@@ -101,14 +103,16 @@ fn extensions(headers: &HeaderMap) -> Result<Extensions, RpcError> {
         let bad = || bad_header(name, "must be a number of bytes", value);
         value.parse::<u64>().ok().filter(|_| digits).ok_or_else(bad)
     };
-    let optional = |name: &'static str| header(headers, name).map(|value| number(name, value)).transpose();
-    let retention = match header(headers, RETENTION) {
+    let optional = |name: &'static str| header(headers, name)?.map(|value| number(name, value)).transpose();
+    let retention = match header(headers, RETENTION)? {
         None => None,
         Some("until-read") => Some(Retention::UntilRead),
         Some(value) => {
-            let bad = || bad_header(RETENTION, "must be `ring=<bytes>` or `until-read`", value);
+            let bad = || bad_header(RETENTION, "must be `ring=<bytes>`, at least 1, or `until-read`", value);
             let bytes = number(RETENTION, value.strip_prefix("ring=").ok_or_else(bad)?)?;
-            Some(Retention::Ring { bytes: usize::try_from(bytes).map_err(|_| bad())? })
+            Some(Retention::Ring {
+                bytes: usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(bad)?,
+            })
         }
     };
     Ok(Extensions { retention, log: optional(LOG)?, since: optional(SINCE)? })

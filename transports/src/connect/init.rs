@@ -1,7 +1,6 @@
 //! What a daemon is told once it runs: who calls, as whom commands run, and with which variables.
 
-use super::{Body, Daemon, ENVD_VERSION, Token, answer, fence};
-use http_body_util::{BodyExt as _, Limited};
+use super::{Body, Daemon, ENVD_VERSION, Token, answer, fence, messages};
 use hyper::{
     Request, Response, StatusCode,
     body::Incoming,
@@ -9,9 +8,6 @@ use hyper::{
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// The longest body.
-const MAX_BODY: usize = 1024 * 1024;
 
 /// What can be changed while it runs.
 pub(super) struct Settings {
@@ -40,10 +36,10 @@ struct Init {
 pub(super) async fn init(daemon: &Daemon, request: &mut Request<Incoming>) -> Response<Body> {
     let carried = |token: &Token| fence::carries(request, token);
     let is_carried = daemon.settings().token.as_ref().is_some_and(carried);
-    let body = match Limited::new(request.body_mut(), MAX_BODY).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(_) => {
-            return answer::plain(StatusCode::BAD_REQUEST, "the body is longer than 1 MiB, or cut short\n");
+    let body = match messages::whole(daemon, request.body_mut()).await {
+        Ok(body) => body,
+        Err(error) => {
+            return answer::refused(StatusCode::BAD_REQUEST, &format!("the body: {}", error.message));
         }
     };
     let init: Init = match body.is_empty() {
@@ -53,6 +49,11 @@ pub(super) async fn init(daemon: &Daemon, request: &mut Request<Incoming>) -> Re
             Err(error) => return answer::refused(StatusCode::BAD_REQUEST, &format!("the body: {error}")),
         },
     };
+    if let Some(name) = init.env_vars.iter().flatten().find(|(name, value)| !is_variable(name, value)) {
+        let message =
+            format!("envVars: {:?} cannot be a variable's name, or its value has a NUL in it", name.0);
+        return answer::refused(StatusCode::BAD_REQUEST, &message);
+    }
     let token = init.access_token.and_then(Token::new);
     let mut settings = daemon.settings();
     match (&settings.token, &token) {
@@ -80,6 +81,11 @@ pub(super) async fn init(daemon: &Daemon, request: &mut Request<Incoming>) -> Re
     let version = HeaderValue::from_static(ENVD_VERSION);
     response.headers_mut().insert(HeaderName::from_static("x-envd-version"), version);
     response
+}
+
+/// Whether the system takes it.
+fn is_variable(name: &str, value: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
 /// The variables that every command has.

@@ -3,7 +3,10 @@
 use super::Daemon;
 use bytes::Bytes;
 use hangar_backends::runtime::until;
-use hangar_core::wire::connect::{Code, Decoder, Envelope, RpcError};
+use hangar_core::{
+    Time,
+    wire::connect::{Code, Decoder, Envelope, RpcError},
+};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use std::time::Duration;
@@ -11,7 +14,7 @@ use std::time::Duration;
 /// The longest message.
 const MAX_MESSAGE: u32 = 16 * 1024 * 1024;
 
-/// A message has to be there within this, where the call has no deadline of its own.
+/// A message has to be there within this, whatever the deadline of its call.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A body that is one message.
@@ -42,8 +45,18 @@ impl<'a> Messages<'a> {
         Self { daemon, body, decoder: Decoder::new(MAX_MESSAGE) }
     }
 
-    /// The next one; None at the end.
+    /// The next one, which may take its time to begin; None at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Envelope>, RpcError> {
+        self.next_within(None).await
+    }
+
+    /// The only one, which has to be there soon; None where there is none.
+    pub(super) async fn only(&mut self) -> Result<Option<Envelope>, RpcError> {
+        let at = self.daemon.runtime.now() + TIMEOUT;
+        self.next_within(Some(at)).await
+    }
+
+    async fn next_within(&mut self, mut at: Option<Time>) -> Result<Option<Envelope>, RpcError> {
         let runtime = &*self.daemon.runtime;
         loop {
             let envelope = self.decoder.next_envelope();
@@ -59,11 +72,12 @@ impl<'a> Messages<'a> {
                 None => {}
             }
             let inside = self.decoder.is_inside();
+            // From its first byte on a message has so long.
+            at = at.or_else(|| inside.then(|| runtime.now() + TIMEOUT));
             let frame = self.body.frame();
-            // Between two messages there is all the time in the world.
-            let frame = match inside {
-                true => until(runtime, runtime.now() + TIMEOUT, frame).await.ok_or_else(late)?,
-                false => frame.await,
+            let frame = match at {
+                Some(at) => until(runtime, at, frame).await.ok_or_else(late)?,
+                None => frame.await,
             };
             match frame {
                 Some(Ok(frame)) => {

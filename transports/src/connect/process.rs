@@ -4,10 +4,12 @@ use super::{
     Body, Daemon, answer,
     call::Call,
     head::{Extensions, Head, Retention},
+    input::MAX_WAITING,
     stream::{Opening, ProcessStream},
 };
 use hangar_backends::{
     Handle,
+    runtime::sleep_until,
     sandbox::{Command, Spec, StartError},
 };
 use hangar_core::{
@@ -33,7 +35,7 @@ use std::{
     },
     task::Waker,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
 /// Bytes that may wait between a process and the slowest of those that it waits for.
 const WINDOW: usize = 256 * 1024;
@@ -98,32 +100,56 @@ pub(super) async fn start(
     let config = process.ok_or_else(|| bad("process: must be set"))?;
     let tty = pty.map(size).transpose()?;
     let stdin = stdin.unwrap_or(true) || tty.is_some();
-    let followed = followed(head, tty)?;
+    let followed = followed(daemon, head, tty)?;
     let hold = match head.extensions.retention {
         Some(Retention::UntilRead) => Hold::Always,
         Some(Retention::Ring { .. }) => Hold::Never,
         None => Hold::WhileMoving,
     };
     let holds = if head.extensions.retention.is_some() { Hold::Never } else { Hold::WhileMoving };
-    let logged = followed.keep == Keep::Retained;
     let spec = spec(daemon, head, &config, stdin, followed);
-    let handle = daemon.sandbox.start(spec).await.map_err(start_error)?;
-    // From here on it is known, whether its client is there or not.
-    let pid = handle.look(Process::pid).unwrap_or_else(never_ran);
-    let tag = tag.filter(|tag| !tag.is_empty());
-    let entry = Arc::new(Entry {
-        pid,
-        tag: tag.clone(),
-        config,
-        handle,
-        is_tty: tty.is_some(),
-        input: Mutex::default(),
-        holds,
-    });
-    let key = daemon.roster().insert(pid, tag, logged, Arc::clone(&entry));
-    daemon.runtime.spawn(Box::pin(forget(Arc::clone(daemon), Arc::clone(&entry), key)));
-    let begin = |log: &mut Log| Ok(Reader::oldest_kept(log));
-    follow(call, head, &entry, hold, begin)
+    let starting = Starting { tag: tag.filter(|tag| !tag.is_empty()), config, is_tty: tty.is_some(), holds };
+    let (tell, told) = oneshot::channel();
+    daemon.runtime.spawn(Box::pin(starting.start(Arc::clone(daemon), spec, tell)));
+    let gone = |_| RpcError::new(Code::Unavailable, "the daemon is shutting down");
+    let entry = call.within(head.deadline, async { told.await.map_err(gone)? }).await?;
+    follow(call, head, &entry.0, hold, |log| Ok(Reader::oldest_kept(log)))
+}
+
+/// A process that is being started. A task of its own does it: a client that leaves meanwhile leaves a process that is
+/// known, as one that leaves later does.
+struct Starting {
+    tag: Option<String>,
+    config: ProcessConfig,
+    is_tty: bool,
+    holds: Hold,
+}
+
+impl Starting {
+    async fn start(self, daemon: Arc<Daemon>, spec: Spec, tell: oneshot::Sender<Result<Untold, RpcError>>) {
+        let Self { tag, config, is_tty, holds } = self;
+        let logged = spec.process.keep == Keep::Retained;
+        let handle = match daemon.sandbox.start(spec).await {
+            Ok(handle) => handle,
+            // Nobody may wait for it any more.
+            Err(error) => return drop(tell.send(Err(start_error(error)))),
+        };
+        let pid = handle.look(Process::pid).unwrap_or_else(never_ran);
+        let input = Mutex::default();
+        let entry = Arc::new(Entry { pid, tag: tag.clone(), config, handle, is_tty, input, holds });
+        let key = daemon.roster().insert(pid, tag, logged, Arc::clone(&entry));
+        daemon.runtime.spawn(Box::pin(forget(Arc::clone(&daemon), Arc::clone(&entry), key)));
+        drop(tell.send(Ok(Untold(entry))));
+    }
+}
+
+/// A process whose first reader is on its way. If that does not come, nobody is waited for.
+struct Untold(Arc<Entry>);
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.0.handle.command(Process::stop_awaiting);
+    }
 }
 
 /// Follows a process.
@@ -176,12 +202,13 @@ async fn forget(daemon: Arc<Daemon>, entry: Arc<Entry>, key: Key) {
     let watcher = entry.handle.watcher();
     drop(entry);
     poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over)).await;
+    let kept = watcher.handle().look(|process| process.log().held() as u64);
     drop(watcher);
-    daemon.roster().handle_ended(key, daemon.runtime.now());
+    let emptied = daemon.roster().handle_ended(key, kept, daemon.runtime.now());
+    emptied.iter().for_each(|entry| entry.handle.command(Process::abandon_output));
     loop {
-        let next = daemon.roster().forget(daemon.runtime.now());
-        let Some(at) = next.filter(|_| daemon.roster().contains(key)) else { return };
-        hangar_backends::runtime::sleep_until(&*daemon.runtime, at).await;
+        let Some(at) = daemon.roster().forget(key, daemon.runtime.now()) else { return };
+        sleep_until(&*daemon.runtime, at).await;
     }
 }
 
@@ -202,7 +229,7 @@ fn spec(daemon: &Daemon, head: &Head, config: &ProcessConfig, stdin: bool, proce
 
 /// How a process is followed and ended. Without a word of hangar's as envd does it: nothing is kept of what was read, its
 /// output is awaited to its end, and its time ends the process alone.
-fn followed(head: &Head, tty: Option<TtySize>) -> Result<process::Config, RpcError> {
+fn followed(daemon: &Daemon, head: &Head, tty: Option<TtySize>) -> Result<process::Config, RpcError> {
     let Extensions { retention, log, since } = head.extensions;
     if since.is_some() {
         return Err(bad("hangar-since: a process that is being started has no output yet"));
@@ -222,9 +249,10 @@ fn followed(head: &Head, tty: Option<TtySize>) -> Result<process::Config, RpcErr
         replay: kept,
         keep: if kept > 0 { Keep::Retained } else { Keep::Unread },
         awaits_reader: true,
-        timeout: head.timeout,
+        timeout: head.deadline.map(|deadline| deadline.since(daemon.runtime.now())),
         timeout_ends: if is_known { Target::Group } else { Target::Leader },
         drain: None,
+        max_stdin: MAX_WAITING,
         tty,
         ..process::Config::default()
     })

@@ -28,8 +28,9 @@ use std::{
     time::Duration,
 };
 
-/// Messages are gathered into one piece of about this many bytes while there are more at once.
-const BATCH: usize = 128 * 1024;
+/// Messages are gathered into one piece of about this many bytes while there are more at once. A frame at a time: a client
+/// that takes one has read something, however long it takes for the next.
+const BATCH: usize = 32 * 1024;
 
 /// How often it is looked for clients that take nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -207,7 +208,8 @@ impl Place {
             self.handle.look(|process: &Process| process.log().start_offset())
                 > self.next.load(Ordering::Relaxed)
         };
-        self.deadline.is_some_and(is_over) || (now.since(since) >= PATIENCE && is_behind())
+        let is_ended = || self.handle.look(Process::is_over);
+        self.deadline.is_some_and(is_over) || (now.since(since) >= PATIENCE && (is_behind() || is_ended()))
     }
 }
 

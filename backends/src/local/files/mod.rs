@@ -37,6 +37,7 @@ use super::{
 use place::{Place, Root};
 use rustix::fs::{Mode, OFlags, fstat};
 use std::{
+    collections::BTreeMap,
     fs::File,
     io,
     os::fd::AsFd,
@@ -168,8 +169,24 @@ impl Files {
     /// [`FileError::IsADirectory`], [`FileError::NotRegular`], [`FileError::NoSpace`], [`FileError::ReadOnly`].
     /// [`FileError::NotFound`]: a link leads to a directory that is not there.
     pub fn create(&self, user: &User, path: &Path, mode: u32) -> Result<Writing, FileError> {
+        self.create_with(user, path, mode, &BTreeMap::new())
+    }
+
+    /// The same with this said about it, as by [`Writing::set_metadata`]. Where that cannot be said nothing has changed in a
+    /// file that was there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`](Self::create); [`FileError::MetadataUnsupported`], [`FileError::MetadataTooLong`].
+    pub fn create_with(
+        &self,
+        user: &User,
+        path: &Path,
+        mode: u32,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<Writing, FileError> {
         let place = self.place(path)?;
-        let file = act(user, || write::create(&place, mode))?;
+        let file = act(user, || write::create(&place, mode, metadata))?;
         Ok(Writing::new(file, place.path().to_owned(), user.clone()))
     }
 

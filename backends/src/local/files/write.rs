@@ -51,7 +51,13 @@ impl Writing {
 }
 
 /// Opens a file for writing that is empty then, and new if there was none; so are the directories that it is in.
-pub(super) fn create(place: &Place<'_>, mode: u32) -> Result<File, FileError> {
+///
+/// What is to be said about it is said before: a file about which that cannot be said keeps what is in it.
+pub(super) fn create(
+    place: &Place<'_>,
+    mode: u32,
+    metadata: &BTreeMap<String, String>,
+) -> Result<File, FileError> {
     let flags = OFlags::WRONLY | OFlags::CREATE;
     let mode = Mode::from_raw_mode(mode & 0o777);
     let file = match open_regular(place, flags, mode) {
@@ -62,6 +68,9 @@ pub(super) fn create(place: &Place<'_>, mode: u32) -> Result<File, FileError> {
         }
         opened => opened?,
     };
+    if !metadata.is_empty() {
+        metadata::write(file.as_fd(), metadata, place.path())?;
+    }
     ftruncate(&file, 0).map_err(|errno| place.fault(errno))?;
     Ok(File::from(file))
 }

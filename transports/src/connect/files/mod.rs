@@ -3,11 +3,12 @@
 //! A request may carry the daemon's token, or a signature: a hash of what it asks for and the token, which whoever has the
 //! token can give to somebody who must not have it.
 
+mod incoming;
 mod read;
 mod signature;
 mod upload;
 
-use super::{Body, Daemon, answer, fence, head};
+use super::{Body, Daemon, answer, fence, head, messages};
 use hangar_backends::local::{User, files::FileError};
 use hangar_core::wire::connect::RpcError;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
@@ -16,9 +17,6 @@ use signature::{Operation, Signed};
 use std::{borrow::Cow, sync::Arc};
 
 pub(super) use read::FileBody;
-
-/// The longest body of a request that is no file.
-const MAX_BODY: usize = 1024 * 1024;
 
 /// What is wrong, and the status that says so.
 pub(super) struct Refusal {
@@ -106,11 +104,13 @@ impl Parameters {
         self.path.as_deref().filter(|path| !path.is_empty()).ok_or_else(|| Refusal::bad("path: must be set"))
     }
 
-    /// Whom the request names: in the query, or by `Authorization` as calls do.
-    fn user<B>(&self, request: &Request<B>) -> Result<Option<String>, Refusal> {
-        match self.username.clone().filter(|name| !name.is_empty()) {
-            Some(name) => Ok(Some(name)),
-            None => Ok(head::user(request.headers())?),
+    /// Whom the request names: in the query, or by `Authorization` as calls do; that is not signed, and counts for nothing
+    /// where a signature is all that there is.
+    fn user<B>(&self, request: &Request<B>, by: Allowed) -> Result<Option<String>, Refusal> {
+        match (self.username.clone().filter(|name| !name.is_empty()), by) {
+            (Some(name), _) => Ok(Some(name)),
+            (None, Allowed::Signed) => Ok(None),
+            (None, Allowed::All) => Ok(head::user(request.headers())?),
         }
     }
 }
@@ -124,8 +124,8 @@ pub(super) async fn files(daemon: &Arc<Daemon>, request: &mut Request<Incoming>)
             Method::POST => Operation::Write,
             _ => return Ok(answer::not_allowed("GET, HEAD, POST")),
         };
-        check_signed(daemon, request, operation, &parameters)?;
-        let user = daemon.acting(parameters.user(request)?.as_deref())?;
+        let by = check_signed(daemon, request, operation, &parameters)?;
+        let user = daemon.acting(parameters.user(request, by)?.as_deref())?;
         match operation {
             Operation::Read => read::read(daemon, request, user, parameters.path()?).await,
             Operation::Write => upload::upload(daemon, request, user, &parameters).await,
@@ -134,16 +134,25 @@ pub(super) async fn files(daemon: &Arc<Daemon>, request: &mut Request<Incoming>)
     answered.await.unwrap_or_else(|refusal: Refusal| refusal.response())
 }
 
+/// What whoever asks may do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Allowed {
+    /// Everything.
+    All,
+    /// What is signed.
+    Signed,
+}
+
 /// Lets pass who carries the token, or a signature by it; everybody where there is none.
 fn check_signed<B>(
     daemon: &Daemon,
     request: &Request<B>,
     operation: Operation,
     parameters: &Parameters,
-) -> Result<(), Refusal> {
-    let Some(token) = daemon.settings().token.clone() else { return Ok(()) };
+) -> Result<Allowed, Refusal> {
+    let Some(token) = daemon.settings().token.clone() else { return Ok(Allowed::All) };
     if fence::carries(request, &token) {
-        return Ok(());
+        return Ok(Allowed::All);
     }
     let signed = Signed {
         operation,
@@ -152,9 +161,9 @@ fn check_signed<B>(
         expiration: parameters.signature_expiration.as_deref(),
     };
     let now = daemon.runtime.wall_ms() / 1000;
-    signed
-        .check(parameters.signature.as_deref(), token.secret(), now)
-        .map_err(|why| Refusal::new(StatusCode::UNAUTHORIZED, format!("signature: {why}")))
+    let checked = signed.check(parameters.signature.as_deref(), token.secret(), now);
+    let refused = |why| Refusal::new(StatusCode::UNAUTHORIZED, format!("signature: {why}"));
+    checked.map(|()| Allowed::Signed).map_err(refused)
 }
 
 /// What `/files/compose` takes.
@@ -167,17 +176,16 @@ struct Compose {
 
 /// Makes one file of several, which are removed. Needs the token, where there is one.
 pub(super) async fn compose(daemon: &Arc<Daemon>, request: &mut Request<Incoming>) -> Response<Body> {
-    use http_body_util::{BodyExt as _, Limited};
     let composed = async {
         let named = head::user(request.headers())?;
-        let body = Limited::new(request.body_mut(), MAX_BODY).collect().await;
-        let body = body.map_err(|_| Refusal::bad("the body is longer than 1 MiB, or cut short"))?.to_bytes();
+        let body = messages::whole(daemon, request.body_mut()).await?;
         let asked: Compose =
             serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
         if asked.source_paths.is_empty() {
             return Err(Refusal::bad("source_paths: must not be empty"));
         }
-        let user: User = daemon.acting(asked.username.or(named).as_deref())?;
+        let user: User =
+            daemon.acting(asked.username.filter(|name| !name.is_empty()).or(named).as_deref())?;
         let path = |field, path: &str| daemon.path(field, path, &user);
         let sources = asked
             .source_paths

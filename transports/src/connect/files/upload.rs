@@ -1,25 +1,24 @@
 //! Files that are sent: as the body of a request, or as parts of a form.
 
-use super::{super::Body, Daemon, Parameters, Refusal};
+use super::{
+    super::Body,
+    Daemon, Parameters, Refusal,
+    incoming::{HEAD, Held, Uploaded},
+};
 use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use hangar_backends::local::{
     User,
-    files::{Entry, FileError, Kind, Writing},
+    files::{Entry, FileError, Writing},
 };
 use hyper::{
     Request, Response, StatusCode,
-    body::{Body as _, Incoming},
+    body::Incoming,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue},
 };
 use multer::Multipart;
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    io::{self, Write as _},
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::collections::BTreeMap;
 
 /// Bytes that are gathered before they are written.
 const WRITE: usize = 256 * 1024;
@@ -46,7 +45,7 @@ impl Written {
         Self {
             name: entry.name.clone(),
             path: entry.path.clone(),
-            kind: if entry.kind == Some(Kind::Directory) { "dir" } else { "file" },
+            kind: "file",
             metadata: entry.metadata.clone(),
         }
     }
@@ -71,13 +70,14 @@ pub(super) async fn upload(
     };
     let kind = header(CONTENT_TYPE).unwrap_or_default().to_owned();
     let to = Destination { daemon, user, metadata };
-    let mut bytes =
-        Uploaded { body: request.body_mut(), unzip: compressed.then(|| GzDecoder::new(Vec::new())) };
+    let unzip = compressed.then(|| GzDecoder::new(Vec::new()));
+    let mut bytes = Uploaded::new(daemon, request.body_mut(), unzip);
     let essence = kind.split(';').next().unwrap_or_default().trim();
     let written = if essence.eq_ignore_ascii_case("multipart/form-data") {
         let boundary = multer::parse_boundary(&kind).map_err(|error| bad_form(&error))?;
-        let stream = futures_lite::stream::poll_fn(|cx| bytes.poll(cx));
-        form(&to, parameters, Multipart::new(stream, boundary)).await?
+        let held = Held::default();
+        let stream = futures_lite::stream::poll_fn(|cx| held.poll(cx, &mut bytes));
+        form(&to, parameters, &held, Multipart::new(stream, boundary)).await?
     } else if essence.eq_ignore_ascii_case("application/octet-stream") {
         let mut file = to.create(parameters.path()?).await?;
         while let Some(piece) = std::future::poll_fn(|cx| bytes.poll(cx)).await {
@@ -102,11 +102,16 @@ pub(super) async fn upload(
 async fn form(
     to: &Destination<'_>,
     parameters: &Parameters,
+    held: &Held,
     mut parts: Multipart<'_>,
 ) -> Result<Vec<Entry>, Refusal> {
     let mut written = Vec::new();
     while let Some(mut part) = parts.next_field().await.map_err(|error| bad_form(&error))? {
+        held.given(HEAD);
         if part.name() != Some("file") {
+            while let Some(piece) = part.chunk().await.map_err(|error| bad_form(&error))? {
+                held.given(piece.len());
+            }
             continue;
         }
         let path = match (parameters.path.as_deref().filter(|path| !path.is_empty()), part.file_name()) {
@@ -119,6 +124,7 @@ async fn form(
         };
         let mut file = to.create(&path).await?;
         while let Some(piece) = part.chunk().await.map_err(|error| bad_form(&error))? {
+            held.given(piece.len());
             file = file.push(to.daemon, piece).await?;
         }
         written.push(file.finish(to.daemon).await?);
@@ -144,13 +150,7 @@ impl Destination<'_> {
     async fn create(&self, path: &str) -> Result<Open, Refusal> {
         let path = self.daemon.path("path", path, &self.user)?;
         let (user, metadata) = (self.user.clone(), self.metadata.clone());
-        let file = self.daemon.with_files(move |files| {
-            let mut file = files.create(&user, &path, MODE)?;
-            if !metadata.is_empty() {
-                file.set_metadata(&metadata)?;
-            }
-            Ok(file)
-        });
+        let file = self.daemon.with_files(move |files| files.create_with(&user, &path, MODE, &metadata));
         Ok(Open { file: file.await?, waiting: BytesMut::new() })
     }
 }
@@ -178,41 +178,6 @@ impl Open {
 
     async fn finish(self, daemon: &Daemon) -> Result<Entry, Refusal> {
         Ok(daemon.with_files(move |_| self.write()?.file.finish()).await?)
-    }
-}
-
-/// The bytes that are sent, unpacked.
-struct Uploaded<'a> {
-    body: &'a mut Incoming,
-    unzip: Option<GzDecoder<Vec<u8>>>,
-}
-
-impl Uploaded<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        loop {
-            let frame = match ready!(Pin::new(&mut *self.body).poll_frame(cx)) {
-                Some(frame) => frame.map_err(io::Error::other),
-                None => {
-                    // What the unpacker still has, and whether its end was there.
-                    let rest = self.unzip.take().map(GzDecoder::finish);
-                    return Poll::Ready(
-                        rest.map(|rest| rest.map(Bytes::from))
-                            .filter(|rest| rest.as_ref().map_or(true, |rest| !rest.is_empty())),
-                    );
-                }
-            };
-            let unpacked = frame.and_then(|frame| match (frame.into_data(), &mut self.unzip) {
-                (Ok(data), Some(unzip)) => {
-                    unzip.write_all(&data)?;
-                    Ok(Bytes::from(std::mem::take(unzip.get_mut())))
-                }
-                (Ok(data), None) => Ok(data),
-                (Err(_), _) => Ok(Bytes::new()),
-            });
-            if unpacked.as_ref().map_or(true, |data| !data.is_empty()) {
-                return Poll::Ready(Some(unpacked));
-            }
-        }
     }
 }
 
