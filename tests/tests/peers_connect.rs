@@ -21,7 +21,7 @@ use hangar_core::wire::{
 use hangar_tests::real::{
     Folder, Hangar,
     envd::{Client, Running, launching, pid, tag},
-    peers, watched,
+    peers,
 };
 use serde_json::{Value, json};
 use std::{
@@ -56,7 +56,7 @@ const PIECES: [Option<&str>; 4] = [None, Some("7"), Some("1000"), Some("10000000
 fn its_server_understands_the_codec() {
     let test = "its_server_understands_the_codec";
     let Some(python) = peers::python_with(test, "connectrpc, e2b, uvicorn") else { return };
-    watched(test, move || {
+    launching(test, move || {
         let mut server = Hangar::start(&mut script(&python, "envd/connect_server.py"));
         let line = server.line().unwrap();
         let address = line.strip_prefix("listening on ").unwrap().parse().unwrap();

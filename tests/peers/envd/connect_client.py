@@ -249,11 +249,11 @@ def files(client):
 
 def times(client):
     call = client.processes
-    refused("a stream's time", Code.DEADLINE_EXCEEDED, lambda: collect(call.start(bash("sleep 600"), timeout_ms=500)))
+    refused("a stream's time", Code.DEADLINE_EXCEEDED, lambda: collect(call.start(bash("sleep 600"), timeout_ms=1000)))
     stuck = call.start(bash("sleep 600", stdin=True))
     number = event(next(stuck))[1].pid
     large = ps.ProcessInput(input=Oneof("stdin", b"x" * 3_000_000))
-    send = lambda: call.send_input(ps.SendInputRequest(process=pid(number), input=large), timeout_ms=500)
+    send = lambda: call.send_input(ps.SendInputRequest(process=pid(number), input=large), timeout_ms=1000)
     refused("a call's time", Code.DEADLINE_EXCEEDED, send)
     check("time that is enough", collect(call.start(bash("true"), timeout_ms=60_000))[2].exited)
     for interval in ("1", "0", "-5"):

@@ -181,8 +181,6 @@ def timeouts(sandbox, folder, user):
     runs = lambda: [process for process in commands.list() if marker in process.args]
     raises("a time that is over", TimeoutException, lambda: commands.run(marker, timeout=1, **user))
     until("ends the command, too", lambda: not runs())
-    raises("a time that is over at once", TimeoutException, lambda: commands.run(marker, timeout=0.001, **user))
-    until("likewise", lambda: not runs())
     handle = commands.run(marker, background=True, timeout=0, **user)
     raises("the time of who follows", TimeoutException, lambda: commands.connect(handle.pid, timeout=1).wait())
     equal("ends nothing", [process.pid for process in runs()], [handle.pid])

@@ -23,7 +23,10 @@ class Reader:
             self.error = error
 
     def wait(self, text):
-        until(f"the terminal shows {text}", lambda: text in self.screen)
+        try:
+            until(f"the terminal shows {text}", lambda: text in self.screen)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.screen}") from None
 
     def ended(self):
         until("the terminal ends", lambda: self.error is not None or self.code is not None)
@@ -57,7 +60,8 @@ def terminal_checks(way, sandbox, folder, user):
     pty.send_stdin(handle.pid, b"echo th''ree\n")
     reader.wait(b"three\r\n")
     check("the end of input is a character", True)
-    pty.send_stdin(handle.pid, b"echo sle''eps; sleep 600\n")
+    # Said by what sleeps: an interrupt that comes before the shell has begun with it is the shell's, which then waits for it.
+    pty.send_stdin(handle.pid, b"bash -c \"echo sle''eps; exec sleep 600\"\n")
     reader.wait(b"sleeps\r\n")
     pty.send_stdin(handle.pid, b"\x03")
     pty.send_stdin(handle.pid, b"echo fo''ur\n")

@@ -107,14 +107,23 @@ pub fn cli(name: &str, check: impl FnOnce() + Send + 'static) {
 ///
 /// If the check does, or does not end.
 pub fn watched(name: &str, check: impl FnOnce() + Send + 'static) {
+    watched_for(WATCHDOG, name, check);
+}
+
+/// The same with another bound, for a check that does as much as a suite of them.
+///
+/// # Panics
+///
+/// If the check does, or does not end.
+pub fn watched_for(bound: Duration, name: &str, check: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel::<()>();
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
         // Dropped at the end of the check, however that comes.
         let _done = done;
         check();
     });
-    if ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("{name}: it did not end within {WATCHDOG:?}");
+    if ended.recv_timeout(bound) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("{name}: it did not end within {bound:?}");
     }
     if let Err(panic) = thread.unwrap().join() {
         std::panic::resume_unwind(panic);

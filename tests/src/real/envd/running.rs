@@ -4,7 +4,7 @@ use super::Client;
 use crate::real::{
     binary::{clean, code, envd, envd_path, wait},
     machine::{Folder, wait_until},
-    watched,
+    watched_for,
 };
 use hangar_core::wire::connect::Codec;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs a check of the `hangar-envd` command; see [`watched`].
+/// No check or suite takes longer: alone a suite is a quarter of a minute.
+const SUITE: Duration = Duration::from_secs(600);
+
+/// Runs a check of the `hangar-envd` command, or a suite of others against it; see [`watched_for`].
 ///
 /// # Panics
 ///
@@ -24,7 +27,7 @@ use std::{
 pub fn launching(name: &str, check: impl FnOnce() + Send + 'static) {
     // Building it is not watched: from nothing that takes minutes.
     envd_path();
-    watched(name, check);
+    watched_for(SUITE, name, check);
 }
 
 /// A `hangar-envd` that listens. Dropped, it is ended with everything that runs in it.
