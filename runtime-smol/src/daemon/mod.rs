@@ -185,7 +185,7 @@ fn log() -> Result<(), Failure> {
     let targets: Targets = wanted.as_deref().unwrap_or("info").parse().map_err(|error| {
         Failure::usage(format!("RUST_LOG: {error}; it can be like debug, or hangar_transports=debug,info"))
     })?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry().with(targets).with(lines).init();
     Ok(())
 }
