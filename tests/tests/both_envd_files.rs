@@ -275,6 +275,16 @@ fn files_are_sent_as_forms(on: On) {
     let cut = client.raw("POST", "/files", Some(kind), &whole[..whole.len() - 12]).unwrap();
     assert_eq!(cut.status, 400);
     assert_eq!(client.raw("POST", "/files", Some("multipart/form-data"), &whole).unwrap().status, 400);
+    // What comes before the first part, or stands at its head, is not gathered for ever; many parts are.
+    let before = [&vec![b'x'; 1_000_000][..], &whole].concat();
+    assert_eq!(client.raw("POST", "/files", Some(kind), &before).unwrap().status, 400);
+    let head = [b"--limit\r\nX-Long: ", &vec![b'x'; 1_000_000][..]].concat();
+    assert_eq!(client.raw("POST", "/files", Some(kind), &head).unwrap().status, 400);
+    let names: Vec<String> = (0..500).map(|i| format!("{at}/many/{i}")).collect();
+    let content = "x".repeat(3000);
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), content.as_str())).collect();
+    assert_eq!(send("", &many).0, 200);
+    assert_eq!(fs::read_dir(folder.file("many")).unwrap().count(), 500);
 }
 
 fn what_is_sent_may_be_compressed(on: On) {
@@ -288,6 +298,10 @@ fn what_is_sent_may_be_compressed(on: On) {
     let packed = packed.finish().unwrap();
     assert_eq!(put(&client, &format!("{at}/file"), &packed).0, 200);
     assert_eq!(fs::read_to_string(folder.file("file")).unwrap(), content);
+    // Packed in parts that were put together.
+    let twice = [&packed[..], &packed[..]].concat();
+    assert_eq!(put(&client, &format!("{at}/twice"), &twice).0, 200);
+    assert_eq!(fs::read_to_string(folder.file("twice")).unwrap(), content.repeat(2));
     assert_eq!(put(&client, &format!("{at}/cut"), &packed[..packed.len() - 20]).0, 400);
     assert_eq!(put(&client, &format!("{at}/plain"), b"not packed").0, 400);
     let other = envd.json().with("Content-Encoding", "br");

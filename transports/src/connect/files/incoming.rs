@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use bytes::Bytes;
-use flate2::write::GzDecoder;
+use flate2::write::MultiGzDecoder;
 use hangar_backends::runtime::Deadline;
 use hangar_core::Time;
 use hyper::body::{Body as _, Incoming};
@@ -30,7 +30,7 @@ pub(super) const HEAD: usize = 4096;
 pub(super) struct Uploaded<'a> {
     daemon: &'a Daemon,
     body: &'a mut Incoming,
-    unzip: Option<GzDecoder<Vec<u8>>>,
+    unzip: Option<MultiGzDecoder<Vec<u8>>>,
     /// What came and is not unpacked.
     packed: Bytes,
     /// Until when the next bytes have to be there.
@@ -39,7 +39,11 @@ pub(super) struct Uploaded<'a> {
 }
 
 impl<'a> Uploaded<'a> {
-    pub(super) fn new(daemon: &'a Daemon, body: &'a mut Incoming, unzip: Option<GzDecoder<Vec<u8>>>) -> Self {
+    pub(super) fn new(
+        daemon: &'a Daemon,
+        body: &'a mut Incoming,
+        unzip: Option<MultiGzDecoder<Vec<u8>>>,
+    ) -> Self {
         let until = daemon.runtime.now() + SILENCE;
         Self { daemon, body, unzip, packed: Bytes::new(), silence: Deadline::default(), until }
     }
@@ -71,7 +75,7 @@ impl<'a> Uploaded<'a> {
                 Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
                 None => {
                     // What the unpacker still has, and whether its end was there.
-                    let rest = self.unzip.take().map(GzDecoder::finish);
+                    let rest = self.unzip.take().map(MultiGzDecoder::finish);
                     let rest = rest.map(|rest| rest.map(Bytes::from));
                     return Poll::Ready(rest.filter(|rest| !rest.as_ref().is_ok_and(Bytes::is_empty)));
                 }

@@ -6,7 +6,7 @@ use super::{
     incoming::{HEAD, Held, Uploaded},
 };
 use bytes::{Bytes, BytesMut};
-use flate2::write::GzDecoder;
+use flate2::write::MultiGzDecoder;
 use hangar_backends::local::{
     User,
     files::{Entry, FileError, Writing},
@@ -70,7 +70,7 @@ pub(super) async fn upload(
     };
     let kind = header(CONTENT_TYPE).unwrap_or_default().to_owned();
     let to = Destination { daemon, user, metadata };
-    let unzip = compressed.then(|| GzDecoder::new(Vec::new()));
+    let unzip = compressed.then(|| MultiGzDecoder::new(Vec::new()));
     let mut bytes = Uploaded::new(daemon, request.body_mut(), unzip);
     let essence = kind.split(';').next().unwrap_or_default().trim();
     let written = if essence.eq_ignore_ascii_case("multipart/form-data") {

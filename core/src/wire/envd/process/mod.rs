@@ -1,4 +1,4 @@
-//! The messages of `process.Process`: what is asked for, and ([`events`]) what is told.
+//! The messages of `process.Process`: what is asked for, and what is told.
 
 mod events;
 
