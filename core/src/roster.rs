@@ -97,7 +97,8 @@ impl<T> Roster<T> {
         Key(key)
     }
 
-    /// It ended, and so many bytes of what it printed are kept. Gives those that lose theirs for it; they stay known.
+    /// It ended, and so many bytes of what it printed are there. Gives those that lose theirs for it, of those whose output is
+    /// kept; they stay known.
     #[must_use]
     pub fn handle_ended(&mut self, key: Key, bytes: u64, now: Time) -> Vec<T>
     where
@@ -106,9 +107,11 @@ impl<T> Roster<T> {
         let Some(entry) = self.entries.get_mut(&key.0).filter(|entry| entry.ended_at.is_none()) else {
             return Vec::new();
         };
-        (entry.ended_at, entry.bytes) = (Some(now), bytes);
+        // What is not kept for who comes later is there for who reads it now.
+        entry.bytes = if entry.logged { bytes } else { 0 };
+        entry.ended_at = Some(now);
+        self.kept += entry.bytes;
         self.ended.push_back(key.0);
-        self.kept += bytes;
         while self.ended.len() > self.config.max_ended
             && let Some(first) = self.ended.front()
         {
@@ -285,5 +288,8 @@ mod tests {
         assert_eq!(end(3, 1), [1], "the one that ended first");
         assert_eq!(end(4, 500), [2, 3, 4], "one that is too large alone keeps nothing either");
         assert_eq!(roster.find(&Selector::Pid(4), at(1)), Some(&4), "they stay known");
+        let unread = roster.insert(5, None, false, 5);
+        let dropped = roster.handle_ended(unread, 500, at(0));
+        assert!(dropped.is_empty(), "what somebody still reads is nobody's to drop: {dropped:?}");
     }
 }
