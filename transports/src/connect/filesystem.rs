@@ -17,7 +17,10 @@ use hangar_core::wire::{
         process::Empty,
     },
 };
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// The most entries of one list.
 const MAX_ENTRIES: usize = 100_000;
@@ -43,7 +46,7 @@ impl Daemon {
     /// A path of a request: absolute, or in the user's home.
     pub(super) fn path(&self, field: &'static str, path: &str, user: &User) -> Result<PathBuf, RpcError> {
         let directory = self.settings().directory.clone().filter(|_| path.is_empty());
-        files::resolve(path, user, directory.as_deref().map(std::path::Path::new))
+        files::resolve(path, user, directory.as_deref().map(Path::new))
             .map_err(|error| RpcError::new(Code::InvalidArgument, format!("{field}: {error}")))
     }
 
@@ -58,21 +61,31 @@ impl Daemon {
     }
 }
 
+/// Does something with the one path of a request, as the user of the call.
+async fn at<T: Send + 'static>(
+    daemon: &Daemon,
+    head: &Head,
+    path: &str,
+    work: impl FnOnce(&Files, &User, &Path) -> Result<T, FileError> + Send + 'static,
+) -> Result<T, RpcError> {
+    let user = daemon.acting(head.user.as_deref())?;
+    let path = daemon.path("path", path, &user)?;
+    let done = daemon.with_files(move |files| work(files, &user, &path)).await;
+    done.map_err(|error| failed("path", &error))
+}
+
 /// What is there.
 pub(super) async fn stat(
     daemon: &Daemon,
     head: &Head,
     asked: PathRequest,
 ) -> Result<EntryResponse, RpcError> {
-    let user = daemon.acting(head.user.as_deref())?;
-    let path = daemon.path("path", &asked.path, &user)?;
-    let found = daemon.with_files(move |files| files.stat(&user, &path)).await;
-    found.map(response).map_err(|error| {
+    let found = at(daemon, head, &asked.path, |files, user, path| match files.stat(user, path) {
         // Below a file there is nothing.
-        let is_below_a_file = matches!(error, FileError::NotADirectory(_));
-        let failed = failed("path", &error);
-        if is_below_a_file { RpcError { code: Code::NotFound, ..failed } } else { failed }
-    })
+        Err(FileError::NotADirectory(path)) => Err(FileError::NotFound(path)),
+        found => found,
+    });
+    found.await.map(response)
 }
 
 /// Makes a directory, with those above it.
@@ -81,10 +94,7 @@ pub(super) async fn make_dir(
     head: &Head,
     asked: PathRequest,
 ) -> Result<EntryResponse, RpcError> {
-    let user = daemon.acting(head.user.as_deref())?;
-    let path = daemon.path("path", &asked.path, &user)?;
-    let made = daemon.with_files(move |files| files.make_dir(&user, &path)).await;
-    made.map(response).map_err(|error| failed("path", &error))
+    at(daemon, head, &asked.path, Files::make_dir).await.map(response)
 }
 
 /// Gives a file another path, and makes the directories above that.
@@ -106,19 +116,15 @@ pub(super) async fn list(
     head: &Head,
     asked: ListDirRequest,
 ) -> Result<ListDirResponse, RpcError> {
-    let user = daemon.acting(head.user.as_deref())?;
-    let path = daemon.path("path", &asked.path, &user)?;
-    let listed = daemon.with_files(move |files| files.list(&user, &path, asked.depth, MAX_ENTRIES)).await;
-    let listed = listed.map_err(|error| failed("path", &error))?;
-    Ok(ListDirResponse { entries: listed.into_iter().map(info).collect() })
+    let depth = asked.depth;
+    let listed =
+        at(daemon, head, &asked.path, move |files, user, path| files.list(user, path, depth, MAX_ENTRIES));
+    Ok(ListDirResponse { entries: listed.await?.into_iter().map(info).collect() })
 }
 
 /// Removes a file, or a directory with all that is in it.
 pub(super) async fn remove(daemon: &Daemon, head: &Head, asked: PathRequest) -> Result<Empty, RpcError> {
-    let user = daemon.acting(head.user.as_deref())?;
-    let path = daemon.path("path", &asked.path, &user)?;
-    let removed = daemon.with_files(move |files| files.remove(&user, &path)).await;
-    removed.map(|()| Empty {}).map_err(|error| failed("path", &error))
+    at(daemon, head, &asked.path, Files::remove).await.map(|()| Empty {})
 }
 
 fn response(entry: Entry) -> EntryResponse {
