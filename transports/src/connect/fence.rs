@@ -58,7 +58,7 @@ pub(super) struct Refusal(pub(super) StatusCode, pub(super) &'static str);
 pub(super) fn check<B>(daemon: &Daemon, request: &Request<B>) -> Result<(), Refusal> {
     let token = daemon.settings().token.clone();
     let Some(token) = token else { return check_page(request) };
-    if request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD) && request.method() == Method::OPTIONS {
+    if asks_first(request) {
         return Ok(());
     }
     // These have their own ways to tell who calls.
@@ -117,8 +117,12 @@ fn is_numeric_or_loopback(host: &str) -> bool {
 
 /// The answer to a browser that asks whether it may ask.
 pub(super) fn preflight<B>(request: &Request<B>) -> Option<Response<Body>> {
-    let asks = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    (asks && request.method() == Method::OPTIONS).then(answer::nothing)
+    asks_first(request).then(answer::nothing)
+}
+
+/// Whether it is a browser's question of whether it may ask.
+fn asks_first<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// Lets pages read the answer: they carry the token, and no browser adds one by itself.
