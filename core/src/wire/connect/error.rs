@@ -1,7 +1,7 @@
 //! Error codes, the HTTP statuses they are sent with, and the end of a stream.
 
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 /// Why a call failed.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -173,9 +173,6 @@ pub struct End {
 struct RawEnd<'a> {
     #[serde(skip_serializing_if = "Option::is_none", borrow)]
     error: Option<Raw<'a>>,
-    #[serde(default, skip_serializing)]
-    #[expect(dead_code, reason = "trailers: E2B's envd sends none, and none are wanted")]
-    metadata: Option<BTreeMap<String, Vec<String>>>,
 }
 
 /// The last message of a stream that is no end.
@@ -186,7 +183,7 @@ pub struct BadEnd;
 impl End {
     /// The message that ends a stream: JSON, whatever the codec.
     pub fn to_json(&self) -> String {
-        let raw = RawEnd { error: self.error.as_ref().map(RpcError::raw), metadata: None };
+        let raw = RawEnd { error: self.error.as_ref().map(RpcError::raw) };
         // Strings only: this cannot fail.
         serde_json::to_string(&raw).unwrap_or_default()
     }
