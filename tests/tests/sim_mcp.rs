@@ -6,7 +6,7 @@ use hangar_tests::{
     mcp::{refusal, request, result},
     sim::{
         Link, Request, Setup, World,
-        mcp::{Call, PATH, http},
+        mcp::{Call, PATH, attach, http, start},
         random::Random,
         run, seeds,
         world::ADMIN,
@@ -16,21 +16,6 @@ use serde_json::{Value, json};
 
 async fn exec(world: &World, arguments: &Value, token: Option<Value>) -> Call {
     Call::tool(world.client(), ADMIN, "exec", arguments, token).await.unwrap()
-}
-
-async fn process(world: &World, arguments: &Value) -> Value {
-    result(&world.tool(ADMIN, "process", arguments).await)
-}
-
-async fn start(world: &World, command: &str) -> String {
-    let started = process(world, &json!({ "action": "start", "command": command })).await;
-    started["process_id"].as_str().unwrap().to_owned()
-}
-
-async fn attach(world: &World, arguments: &Value, token: Option<Value>) -> Call {
-    let mut arguments = arguments.clone();
-    arguments["action"] = "attach".into();
-    Call::tool(world.client(), ADMIN, "process", &arguments, token).await.unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use hangar_tests::{
     mcp::{refusal, result},
     sim::{
         Setup, World,
-        mcp::Call,
+        mcp::{attach, process, start},
         random::Random,
         run,
         script::{pattern, printed},
@@ -15,23 +15,8 @@ use hangar_tests::{
         world::ADMIN,
     },
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
-
-async fn process(world: &World, arguments: &Value) -> Value {
-    result(&world.tool(ADMIN, "process", arguments).await)
-}
-
-async fn start(world: &World, command: &str) -> String {
-    let started = process(world, &json!({ "action": "start", "command": command })).await;
-    started["process_id"].as_str().unwrap().to_owned()
-}
-
-async fn attach(world: &World, arguments: &Value, token: Option<Value>) -> Call {
-    let mut arguments = arguments.clone();
-    arguments["action"] = "attach".into();
-    Call::tool(world.client(), ADMIN, "process", &arguments, token).await.unwrap()
-}
 
 #[test]
 fn a_process_is_started_followed_written_to_and_killed() {

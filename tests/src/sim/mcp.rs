@@ -3,7 +3,7 @@
 use super::{
     client::{Client, End, Request, Response},
     net::Cutter,
-    world::World,
+    world::{ADMIN, World},
 };
 use crate::mcp;
 use hangar_core::{Time, wire::sse::Decoder};
@@ -40,6 +40,24 @@ pub struct Told {
 pub fn http(token: &str, message: &Value) -> Request {
     let request = Request::new("POST", PATH).bearer(token).json(message);
     mcp::headers(message).into_iter().fold(request, |request, (name, value)| request.header(name, &value))
+}
+
+/// What the tool for processes gives the admin.
+pub async fn process(world: &World, arguments: &Value) -> Value {
+    mcp::result(&world.tool(ADMIN, "process", arguments).await)
+}
+
+/// Starts a process by that tool; its id.
+pub async fn start(world: &World, command: &str) -> String {
+    let started = process(world, &json!({ "action": "start", "command": command })).await;
+    started["process_id"].as_str().unwrap().to_owned()
+}
+
+/// Attaches to a process by that tool, with a token for its progress.
+pub async fn attach(world: &World, arguments: &Value, token: Option<Value>) -> Call {
+    let mut arguments = arguments.clone();
+    arguments["action"] = "attach".into();
+    Call::tool(world.client(), ADMIN, "process", &arguments, token).await.unwrap()
 }
 
 impl World {
