@@ -1,7 +1,7 @@
 //! The methods of `process.Process` that give a process input.
 //!
-//! Input waits in a queue ([`MAX_WAITING`]). A process that does not read holds up who writes to it, within the time for the call, and
-//! nobody else: to close its input or to kill it never waits.
+//! Input waits in a queue ([`MAX_WAITING`]). A process that does not read holds up who writes to it, within the time for the
+//! call, and nobody else: to close its input or to kill it never waits.
 
 use super::{Body, Daemon, answer, call::Call, head::Head, messages::Messages, process::Entry};
 use bytes::BytesMut;

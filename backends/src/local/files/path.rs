@@ -71,19 +71,19 @@ mod tests {
             ("~/x", "/home/ann/x", "/home/ann/x"),
             ("~//x", "/home/ann/x", "/home/ann/x"),
             ("~/../bob", "/home/bob", "/home/bob"),
-            ("", "/home/ann", "/work"),
-            (".", "/home/ann", "/work"),
-            ("x", "/home/ann/x", "/work/x"),
-            ("x/../y", "/home/ann/y", "/work/y"),
+            ("", "/home/ann", "/srv"),
+            (".", "/home/ann", "/srv"),
+            ("x", "/home/ann/x", "/srv/x"),
+            ("x/../y", "/home/ann/y", "/srv/y"),
             ("../x", "/home/x", "/x"),
-            ("./~bob", "/home/ann/~bob", "/work/~bob"),
-            ("x~", "/home/ann/x~", "/work/x~"),
-            ("...", "/home/ann/...", "/work/..."),
+            ("./~bob", "/home/ann/~bob", "/srv/~bob"),
+            ("x~", "/home/ann/x~", "/srv/x~"),
+            ("...", "/home/ann/...", "/srv/..."),
         ] {
             assert_eq!(resolve(path, &user(), None), Ok(without.into()), "{path}");
-            assert_eq!(resolve(path, &user(), Some("/work".as_ref())), Ok(with.into()), "{path}");
+            assert_eq!(resolve(path, &user(), Some("/srv".as_ref())), Ok(with.into()), "{path}");
         }
-        assert_eq!(resolve("x", &user(), Some("work".as_ref())), Ok("/home/ann/work/x".into()));
+        assert_eq!(resolve("x", &user(), Some("srv".as_ref())), Ok("/home/ann/srv/x".into()));
     }
 
     #[test]

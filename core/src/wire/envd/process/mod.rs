@@ -198,7 +198,7 @@ pub enum Input {
 }
 
 impl ProcessInput {
-    /// The one that is set. Envd has no other word for none than that it is not implemented.
+    /// The one that is set.
     pub fn one(self) -> Result<Input, RpcError> {
         one_of("input", "stdin and pty", [self.stdin.map(Input::Stdin), self.pty.map(Input::Pty)])
     }
