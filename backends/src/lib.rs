@@ -5,6 +5,7 @@
 //! * [`handle`]: a process as its driver and its readers share it.
 //! * [`pool`]: threads for work that blocks, for the runtimes.
 //! * [`socket_file`]: the file of a unix listener, for the runtimes.
+//! * [`open_files`]: how many may be open here, and how many in commands.
 //! * [`stop`]: what asks a program to stop.
 //! * [`local`]: sandboxes on this machine (feature `local`).
 //!
@@ -14,6 +15,7 @@
 pub mod handle;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod open_files;
 pub mod pool;
 pub mod runtime;
 pub mod sandbox;

@@ -5,7 +5,7 @@
 
 use super::acting::Ids;
 use rustix::{
-    process::{chdir, ioctl_tiocsctty, setsid},
+    process::{Resource, Rlimit, chdir, ioctl_tiocsctty, setrlimit, setsid},
     thread::{set_thread_gid, set_thread_groups, set_thread_uid},
 };
 use std::{ffi::CString, io, os::unix::process::CommandExt, process::Command};
@@ -23,6 +23,11 @@ pub(super) fn lead_session(command: &mut Command) {
     before_exec(command, || Ok(setsid().map(drop)?));
 }
 
+/// Gives the command this limit of open files.
+pub(super) fn limit_open_files(command: &mut Command, limit: Rlimit) {
+    before_exec(command, move || Ok(setrlimit(Resource::Nofile, limit)?));
+}
+
 /// Makes the command another user, with exactly their groups, and takes it to its directory. The last thing it does:
 /// it has no rights of the server's after that, and enters the directory as the user.
 pub(super) fn become_user(command: &mut Command, ids: Ids, directory: CString) {
@@ -37,7 +42,7 @@ pub(super) fn become_user(command: &mut Command, ids: Ids, directory: CString) {
 
 #[expect(unsafe_code, reason = "there is no other way to a session and to groups of one's own")]
 fn before_exec(command: &mut Command, run: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: `run` is called in the child, where only what is safe in a signal handler may be done: the three functions
+    // SAFETY: `run` is called in the child, where only what is safe in a signal handler may be done: the functions
     // above make system calls through rustix, and do nothing else: no memory, no lock, no other file.
     unsafe { command.pre_exec(run) };
 }

@@ -9,7 +9,10 @@ use super::{
     pty::{self, Pty},
     reaper,
 };
-use crate::sandbox::{Command, Exhausted, Spec, StartError};
+use crate::{
+    open_files,
+    sandbox::{Command, Exhausted, Spec, StartError},
+};
 use hangar_core::{log::Channel, process::StartFailure};
 use rustix::{
     io::Errno,
@@ -19,7 +22,7 @@ use std::{
     ffi::{CString, OsStr},
     fs, io,
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd, OwnedFd},
         unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
     },
     path::{Path, PathBuf},
@@ -79,6 +82,9 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
         command.current_dir(&directory);
     } else {
         let ids = Ids::of(&user).ok_or_else(|| cannot_run_as(&user))?;
+    if let Some(limit) = open_files::for_commands() {
+        child::limit_open_files(&mut command, limit);
+    }
         let directory = CString::new(directory.as_os_str().as_bytes());
         child::become_user(&mut command, ids, directory.map_err(|error| bad_cwd(spec, &error.to_string()))?);
     }
@@ -239,6 +245,7 @@ fn started(mut child: Child, tty: Option<OwnedFd>, has_stdin: bool) -> Result<St
     let on_tty = tty_output.map(|output| (Channel::Tty, output));
     let outputs = stdout.into_iter().chain(stderr).chain(on_tty).collect();
     let stdin = child.stdin.take().map(OwnedFd::from).or(tty_input);
+    open_files::opened(u64::try_from(pidfd.as_raw_fd()).unwrap_or_default());
     Ok(Started { leader, session, pidfd, stdin, outputs, tty })
 }
 

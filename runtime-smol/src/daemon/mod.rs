@@ -6,11 +6,12 @@ use clap::Parser;
 use hangar_backends::{
     Runtime,
     local::{self, LocalSandbox, files::Files, reaper},
+    open_files,
     runtime::{Address, Listener},
 };
 use hangar_smol::Threads;
 use hangar_transports::connect::{self, Daemon, Token};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signals::{Heard, Signals};
 use std::{collections::BTreeMap, fmt, fs, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
@@ -88,7 +89,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         tracing::warn!(%error, "the memory of the daemon stays readable to its user");
     }
     reaper::become_subreaper().map_err(Failure::new)?;
-    raise_files();
+    open_files::permit();
     let mut signals = Signals::listen().map_err(Failure::new)?;
     // One thread, this one, for all that does not block.
     let threads = Threads::new(0).map_err(Failure::new)?;
@@ -168,15 +169,6 @@ fn token() -> Result<Option<Token>, Failure> {
             token.map(Some).ok_or_else(empty)
         }
         (None, None) => Ok(None),
-    }
-}
-
-/// Each process that runs takes up to five descriptors, each client one.
-fn raise_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
     }
 }
 

@@ -9,6 +9,7 @@ use hangar::{
 use hangar_backends::{
     Runtime,
     local::{User, reaper},
+    open_files,
     runtime::{Address, Listener},
 };
 use hangar_transports::{
@@ -18,7 +19,7 @@ use hangar_transports::{
     rest::Guard,
     server::Server,
 };
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::{
     io::{self, Write},
     net::SocketAddr,
@@ -278,15 +279,9 @@ async fn tell(mut signals: StopSignals, shutdown: Arc<Notify>, hurry: Arc<Notify
     hurry.notify_one();
 }
 
-/// Takes as many descriptors as the system gives, and says so where they are fewer than the streams may need.
+/// Lets as many files be open as the system gives, and says so where they are fewer than the streams may need.
 fn say_what_descriptors_allow(settings: &Settings) {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let open = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    let Some(open) = open else { return };
+    let Some(open) = open_files::permit() else { return };
     let streams = open / DESCRIPTORS_PER_STREAM;
     tracing::info!(open_files = open, "that allows about {streams} streams at once");
     if streams < settings.stream_max_total as u64 {

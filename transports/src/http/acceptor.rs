@@ -2,7 +2,7 @@
 
 use super::{Connection, Service, Stuck, connection};
 use hangar_backends::{
-    Runtime,
+    Runtime, open_files,
     runtime::{Io, Listener, sleep_until},
 };
 use std::{
@@ -95,6 +95,7 @@ impl<S: Service> Acceptor<S> {
         let connection = Connection::new(Arc::clone(&self.runtime), Arc::clone(&self.stuck));
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.insert(connection.id(), Arc::clone(&connection));
+        open_files::opened(connections.len() as u64);
         drop(connections);
         let (service, connections) = (Arc::clone(&self.service), Arc::clone(&self.connections));
         self.runtime.spawn(Box::pin(async move {
