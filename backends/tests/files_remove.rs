@@ -6,7 +6,7 @@
 mod folder;
 
 use folder::{Ends, Folder, everything, mkfifo};
-use hangar_backends::local::files::FileError;
+use hangar_backends::local::{User, files::FileError};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::{
     fs,
@@ -46,6 +46,19 @@ fn a_file_a_link_and_nothing_are_removed() {
     // By no way.
     assert_eq!(remove("/"), Err(FileError::Denied("/".into())));
     assert_eq!(remove("/../."), Err(FileError::Denied("/".into())));
+}
+
+#[test]
+fn a_home_is_not_removed() {
+    let (folder, (files, user)) = (Folder::new(), everything());
+    folder.file("home/ann/file", "");
+    let ann = User { home: folder.at("home/./ann/"), ..user };
+    let home = FileError::Home(folder.text("home/ann"));
+    for path in ["home/ann", "home/ann/", "home/x/../ann/."] {
+        assert_eq!(files.remove(&ann, &folder.at(path)), Err(home.clone()), "{path}");
+    }
+    assert_eq!(folder.names(), ["home", "home/ann", "home/ann/file"]);
+    assert_eq!(files.remove(&ann, &folder.at("home/ann/file")), Ok(()));
 }
 
 #[test]

@@ -212,8 +212,7 @@ fn what_cannot_be_renamed_stays() {
     assert_eq!(error("file", "dir"), FileError::IsADirectory(folder.text("dir")));
     assert_eq!(error("dir", "file"), FileError::NotADirectory(folder.text("file")));
     assert_eq!(error("empty", "dir"), FileError::Exists(folder.text("dir")));
-    let within = format!("{}: within {}", folder.text("dir/x"), folder.text("dir"));
-    assert_eq!(error("dir", "dir/x"), FileError::Io(within));
+    assert_eq!(error("dir", "dir/x"), FileError::IntoItself(folder.text("dir/x")));
     assert_eq!(error("/", "x"), FileError::Denied("/".into()));
     assert_eq!(error("file", "/"), FileError::Denied("/".into()));
     assert_eq!(folder.names(), before);

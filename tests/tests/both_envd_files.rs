@@ -15,13 +15,19 @@ use hangar_tests::{
     real::{Folder, On, client::Response, envd::Client, is_root, skip},
 };
 use serde_json::{Value, json};
-use std::{fs, io::Read, io::Write, os::unix::fs::MetadataExt};
+use std::{
+    fs,
+    io::Read,
+    io::Write,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+};
 
 on_both! {
     a_file_is_described
     directories_are_made_listed_and_removed
     a_file_is_moved
     what_is_wrong_has_its_code
+    nothing_is_removed_that_was_not_named
     a_file_is_read_in_parts
     a_file_is_sent_as_it_is
     files_are_sent_as_forms
@@ -143,6 +149,7 @@ fn a_file_is_moved(on: On) {
         (format!("{at}/new/place"), b"x".to_vec())
     );
     assert_eq!(rename(&client, &format!("{at}/file"), &format!("{at}/x")), Err(Code::NotFound));
+    assert_eq!(rename(&client, &format!("{at}/new"), &format!("{at}/new/in")), Err(Code::InvalidArgument));
 }
 
 fn what_is_wrong_has_its_code(on: On) {
@@ -181,6 +188,20 @@ fn what_is_wrong_has_its_code(on: On) {
     );
     let refused = envd.json().raw("DELETE", &format!("/files?path={at}/file"), None, b"").unwrap();
     assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD, POST")));
+}
+
+fn nothing_is_removed_that_was_not_named(on: On) {
+    let envd = on.envd();
+    let client = envd.json();
+    let folder = Folder::new();
+    fs::write(folder.file("file"), "").unwrap();
+    // Where an empty path leads, instead of the home of whoever runs the tests.
+    let init = json!({ "defaultWorkdir": at(&folder) }).to_string();
+    assert_eq!(client.raw("POST", "/init", Some("application/json"), init.as_bytes()).unwrap().status, 204);
+    assert_eq!(list(&client, "", 1), Ok(vec![format!("{}/file", at(&folder))]));
+    assert_eq!(remove(&client, ""), Err(Code::InvalidArgument));
+    assert_eq!(rename(&client, "", &format!("{}-moved", at(&folder))), Err(Code::InvalidArgument));
+    assert!(folder.file("file").exists());
 }
 
 fn a_file_is_read_in_parts(on: On) {
@@ -392,8 +413,13 @@ fn files_belong_to_who_sent_them(on: On) {
     assert_eq!(get(&games, "/etc/shadow").status, 403);
     assert_eq!(put(&games, "/etc/hangar-test", b"x").0, 403);
     assert_eq!(list(&games, "/root", 1), Err(Code::PermissionDenied));
-    assert_eq!(remove(&games, "/etc/passwd"), Err(Code::PermissionDenied));
-    assert!(std::path::Path::new("/etc/passwd").exists());
+    let of_root = Folder::new();
+    fs::write(of_root.file("file"), "").unwrap();
+    fs::set_permissions(of_root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let at = self::at(&of_root);
+    assert_eq!(put(&games, &format!("{at}/new"), b"x").0, 403);
+    assert_eq!(remove(&games, &format!("{at}/file")), Err(Code::PermissionDenied));
+    assert!(of_root.file("file").exists());
 }
 
 fn the_machine_is_measured(on: On) {

@@ -97,12 +97,25 @@ pub(super) async fn make_dir(
     at(daemon, head, &asked.path, Files::make_dir).await.map(response)
 }
 
+/// What is moved or removed has a name: where a path was left empty by mistake, or is `.`, that would be a whole
+/// home.
+fn check_named(field: &str, path: &str) -> Result<(), RpcError> {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    if matches!(name, "" | "." | "..") {
+        let message = format!("{field}: {path:?} names no file or directory");
+        return Err(RpcError::new(Code::InvalidArgument, message));
+    }
+    Ok(())
+}
+
 /// Gives a file another path, and makes the directories above that.
 pub(super) async fn rename(
     daemon: &Daemon,
     head: &Head,
     asked: MoveRequest,
 ) -> Result<EntryResponse, RpcError> {
+    check_named("source", &asked.source)?;
+    check_named("destination", &asked.destination)?;
     let user = daemon.acting(head.user.as_deref())?;
     let from = daemon.path("source", &asked.source, &user)?;
     let to = daemon.path("destination", &asked.destination, &user)?;
@@ -124,6 +137,7 @@ pub(super) async fn list(
 
 /// Removes a file, or a directory with all that is in it.
 pub(super) async fn remove(daemon: &Daemon, head: &Head, asked: PathRequest) -> Result<Empty, RpcError> {
+    check_named("path", &asked.path)?;
     at(daemon, head, &asked.path, Files::remove).await.map(|()| Empty {})
 }
 
@@ -160,15 +174,34 @@ fn failed(field: &str, error: &FileError) -> RpcError {
         | FileError::IsADirectory(_)
         | FileError::NotRegular(_)
         | FileError::TooLong(_)
+        | FileError::IntoItself(_)
         | FileError::MetadataTooLong(_) => Code::InvalidArgument,
         FileError::Denied(_) | FileError::ReadOnly(_) | FileError::OutsideRoot(_) | FileError::User(_) => {
             Code::PermissionDenied
         }
-        FileError::Loop(_) | FileError::CrossDevice(_) | FileError::MetadataUnsupported(_) => {
-            Code::FailedPrecondition
-        }
+        FileError::Loop(_)
+        | FileError::CrossDevice(_)
+        | FileError::Home(_)
+        | FileError::MetadataUnsupported(_) => Code::FailedPrecondition,
         FileError::NoSpace(_) | FileError::TooMany { .. } => Code::ResourceExhausted,
         FileError::Io(_) => Code::Internal,
     };
     RpcError::new(code, format!("{field}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_moved_or_removed_has_a_name() {
+        for named in ["a", "/a", "~/a", "a/", "../a", "a/.b", "...", "~", "/a/./b//"] {
+            assert_eq!(check_named("path", named), Ok(()), "{named}");
+        }
+        for unnamed in ["", "/", "//", ".", "./", "..", "a/.", "a/..", "a/../", "~/."] {
+            let error = check_named("path", unnamed).unwrap_err();
+            let message = format!("path: {unnamed:?} names no file or directory");
+            assert_eq!((error.code, &*error.message), (Code::InvalidArgument, &*message));
+        }
+    }
 }

@@ -51,6 +51,12 @@ pub enum FileError {
     /// What is renamed is on another file system than this path. It is not copied.
     #[error("{0}: on another file system")]
     CrossDevice(String),
+    /// It would become a part of itself: the path is below what is renamed.
+    #[error("{0}: within what is renamed")]
+    IntoItself(String),
+    /// It is the user's home: that is not removed as a whole, as whoever asks for it has rather left a path empty.
+    #[error("{0}: a home directory is not removed")]
+    Home(String),
     /// The file system holds no metadata.
     #[error("{0}: the file system holds no metadata")]
     MetadataUnsupported(String),

@@ -96,7 +96,7 @@ pub(super) fn rename(from: &Place<'_>, to: &Place<'_>) -> Result<(), FileError> 
         // It is not said of which of the two; EPERM: it belongs to somebody else, in a directory for all.
         Errno::PERM => from.fault(errno),
         Errno::ACCESS if !can_change(&from_directory) => from.fault(errno),
-        Errno::INVAL => FileError::Io(format!("{}: within {}", to.asked(), from.asked())),
+        Errno::INVAL => FileError::IntoItself(to.asked()),
         _ => to.fault(errno),
     })
 }

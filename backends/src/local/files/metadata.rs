@@ -69,6 +69,8 @@ pub(super) fn write(
             |errno| match errno {
                 Errno::OPNOTSUPP | Errno::NOSYS => FileError::MetadataUnsupported(shown(path)),
                 Errno::RANGE | Errno::TOOBIG => FileError::MetadataTooLong(shown(path)),
+                // The disk is full, or the room beside this file is.
+                Errno::NOSPC | Errno::DQUOT => FileError::NoSpace(format!("{}: its metadata", shown(path))),
                 _ => FileError::of(errno, path),
             },
         )?;

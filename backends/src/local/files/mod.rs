@@ -122,7 +122,7 @@ impl Files {
     ///
     /// [`FileError::NotFound`]: there is nothing at `from`; then nothing was made. [`FileError::Exists`]: a directory at
     /// `to` has something in it. [`FileError::IsADirectory`], [`FileError::NotADirectory`]: one of the two is a directory
-    /// and the other is none. [`FileError::CrossDevice`]: they are on two file systems; nothing is copied.
+    /// and the other is none. [`FileError::IntoItself`]: `to` is below `from`. [`FileError::CrossDevice`]: they are on two file systems; nothing is copied.
     /// [`FileError::NoSpace`], [`FileError::ReadOnly`]. [`FileError::Denied`] also for the root.
     pub fn rename(&self, user: &User, from: &Path, to: &Path) -> Result<Entry, FileError> {
         let (from, to, names) = (self.place(from)?, self.place(to)?, Names::read());
@@ -137,9 +137,12 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`FileError::ReadOnly`]. [`FileError::Denied`] also for the root.
+    /// [`FileError::ReadOnly`]. [`FileError::Denied`] also for the root. [`FileError::Home`]: it is the user's home.
     pub fn remove(&self, user: &User, path: &Path) -> Result<(), FileError> {
         let place = self.place(path)?;
+        if place.path() == path::clean(&user.home) {
+            return Err(FileError::Home(place.asked()));
+        }
         act(user, || remove::remove(&place))
     }
 

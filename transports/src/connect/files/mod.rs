@@ -64,6 +64,8 @@ impl From<FileError> for Refusal {
             | FileError::TooMany { .. }
             | FileError::TooLong(_)
             | FileError::CrossDevice(_)
+            | FileError::IntoItself(_)
+            | FileError::Home(_)
             | FileError::MetadataUnsupported(_)
             | FileError::MetadataTooLong(_) => StatusCode::BAD_REQUEST,
         };
