@@ -324,7 +324,8 @@ fn what_is_sent_may_be_compressed(on: On) {
     assert_eq!(put(&client, &format!("{at}/twice"), &twice).0, 200);
     assert_eq!(fs::read_to_string(folder.file("twice")).unwrap(), content.repeat(2));
     assert_eq!(put(&client, &format!("{at}/cut"), &packed[..packed.len() - 20]).0, 400);
-    assert_eq!(put(&client, &format!("{at}/plain"), b"not packed").0, 400);
+    assert_eq!(put(&client, &format!("{at}/twice"), b"not packed").0, 400);
+    assert_eq!(fs::read_to_string(folder.file("twice")).unwrap(), content.repeat(2), "it is as it was");
     let other = envd.json().with("Content-Encoding", "br");
     assert_eq!(put(&other, &format!("{at}/file"), b"x").0, 415);
 }

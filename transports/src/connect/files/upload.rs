@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use flate2::write::MultiGzDecoder;
 use hangar_backends::local::{
     User,
-    files::{Entry, FileError, Writing},
+    files::{Entry, FileError, Files, Writing},
 };
 use hyper::{
     Request, Response, StatusCode,
@@ -18,7 +18,7 @@ use hyper::{
 };
 use multer::Multipart;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// Bytes that are gathered before they are written.
 const WRITE: usize = 256 * 1024;
@@ -79,7 +79,7 @@ pub(super) async fn upload(
         let stream = futures_lite::stream::poll_fn(|cx| held.poll(cx, &mut bytes));
         form(&to, parameters, &held, Multipart::new(stream, boundary)).await?
     } else if essence.eq_ignore_ascii_case("application/octet-stream") {
-        let mut file = to.create(parameters.path()?).await?;
+        let mut file = to.file(parameters.path()?)?;
         while let Some(piece) = std::future::poll_fn(|cx| bytes.poll(cx)).await {
             file =
                 file.push(daemon, piece.map_err(|error| Refusal::bad(format!("the body: {error}")))?).await?;
@@ -122,7 +122,7 @@ async fn form(
             (None, Some(name)) if !name.is_empty() => name.to_owned(),
             (None, _) => return Err(Refusal::bad("path: must be set, or the part's filename")),
         };
-        let mut file = to.create(&path).await?;
+        let mut file = to.file(&path)?;
         while let Some(piece) = part.chunk().await.map_err(|error| bad_form(&error))? {
             held.given(piece.len());
             file = file.push(to.daemon, piece).await?;
@@ -147,37 +147,59 @@ struct Destination<'a> {
 }
 
 impl Destination<'_> {
-    async fn create(&self, path: &str) -> Result<Open, Refusal> {
+    fn file(&self, path: &str) -> Result<Sent, Refusal> {
         let path = self.daemon.path("path", path, &self.user)?;
-        let (user, metadata) = (self.user.clone(), self.metadata.clone());
-        let file = self.daemon.with_files(move |files| files.create_with(&user, &path, MODE, &metadata));
-        Ok(Open { file: file.await?, waiting: BytesMut::new() })
+        let place = Place::Named { path, user: self.user.clone(), metadata: self.metadata.clone() };
+        Ok(Sent { place, waiting: BytesMut::new() })
     }
 }
 
-/// A file that is being written, and what waits for that.
-struct Open {
-    file: Writing,
+/// A file that is being sent, and what waits to be written to it.
+struct Sent {
+    place: Place,
     waiting: BytesMut,
 }
 
-impl Open {
+/// Where a file goes.
+enum Place {
+    /// What is there is as it was: a body that is cut or broken from the start loses nothing.
+    Named {
+        path: PathBuf,
+        user: User,
+        metadata: BTreeMap<String, String>,
+    },
+    Open(Writing),
+}
+
+impl Sent {
     async fn push(mut self, daemon: &Daemon, piece: Bytes) -> Result<Self, Refusal> {
         self.waiting.extend_from_slice(&piece);
         if self.waiting.len() < WRITE {
             return Ok(self);
         }
-        Ok(daemon.with_files(move |_| self.write()).await?)
-    }
-
-    fn write(mut self) -> Result<Self, FileError> {
-        self.file.write(&self.waiting)?;
-        self.waiting.clear();
-        Ok(self)
+        let writing = daemon.with_files(move |files| {
+            let Self { place, mut waiting } = self;
+            let file = place.write(files, &waiting)?;
+            waiting.clear();
+            Ok(Self { place: Place::Open(file), waiting })
+        });
+        Ok(writing.await?)
     }
 
     async fn finish(self, daemon: &Daemon) -> Result<Entry, Refusal> {
-        Ok(daemon.with_files(move |_| self.write()?.file.finish()).await?)
+        let Self { place, waiting } = self;
+        Ok(daemon.with_files(move |files| place.write(files, &waiting)?.finish()).await?)
+    }
+}
+
+impl Place {
+    fn write(self, files: &Files, bytes: &[u8]) -> Result<Writing, FileError> {
+        let mut file = match self {
+            Self::Named { path, user, metadata } => files.create_with(&user, &path, MODE, &metadata)?,
+            Self::Open(file) => file,
+        };
+        file.write(bytes)?;
+        Ok(file)
     }
 }
 
