@@ -90,9 +90,12 @@ pub enum StartError {
     /// The directory is not there, or is none.
     #[error("cwd: {0}")]
     BadCwd(String),
-    /// There is no such user, or commands cannot run as them.
+    /// There is no such user.
     #[error("user: {0}")]
     BadUser(String),
+    /// There is such a user, and commands cannot run as them.
+    #[error("user: {0}")]
+    ForbiddenUser(String),
     /// The sandbox cannot do what the field asks for.
     #[error("{field}: this sandbox has no {what}")]
     Unsupported {

@@ -340,6 +340,7 @@ fn root_can_run_commands_as_another_user() {
     assert_eq!(run(&any, Spec { user: Some("nobody".into()), ..shell(line) }).stdout(), expected);
     assert!(any.capabilities().users);
     let bad_user = |error: &str| StartError::BadUser(error.into());
+    let forbidden = |error: &str| StartError::ForbiddenUser(error.into());
     let unknown = start(&any, Spec { user: Some("no-such".into()), ..shell(line) });
     assert_eq!(unknown.unwrap_err(), bad_user("there is no user no-such"));
 
@@ -349,7 +350,7 @@ fn root_can_run_commands_as_another_user() {
     assert_eq!(run(&own, shell(&format!("{line}; pwd"))).stdout(), format!("{expected}/\n"));
     assert_eq!(run(&own, Spec { user: Some("nobody".into()), ..shell(line) }).stdout(), expected);
     let other = start(&own, Spec { user: Some("root".into()), ..shell(line) });
-    assert_eq!(other.unwrap_err(), bad_user("commands of this sandbox run as nobody"));
+    assert_eq!(other.unwrap_err(), forbidden("commands of this sandbox run as nobody"));
 
     let closed = unique("/tmp/hangar-closed-PID");
     fs::create_dir_all(format!("{closed}/inner")).unwrap();

@@ -15,7 +15,7 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
 };
-use support::{run, sandbox_with, shell, start, unique};
+use support::{argv, run, sandbox_with, shell, start, unique};
 
 #[test]
 fn another_user_has_exactly_their_groups() {
@@ -53,10 +53,18 @@ fn another_user_has_exactly_their_groups() {
     let elsewhere =
         Spec { cwd: Some("/".into()), ..shell(&format!("ls {folder} 2>/dev/null || echo denied")) };
     assert_eq!(run(&few, elsewhere).stdout(), "denied\n");
-    fs::remove_dir(&folder).unwrap();
+
+    // Nor is a program found by a right of the server's.
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+    fs::write(format!("{folder}/id"), "#!/bin/sh\necho the wrong one\n").unwrap();
+    fs::set_permissions(format!("{folder}/id"), Permissions::from_mode(0o755)).unwrap();
+    let env = [("PATH".to_owned(), format!("{folder}:/usr/bin:/bin"))].into();
+    let found = Spec { env, cwd: Some("/".into()), ..argv(&["id", "-G"]) };
+    assert_eq!(run(&few, found).stdout(), format!("{gid} 7\n"));
+    fs::remove_dir_all(&folder).unwrap();
 
     // A number of all ones is no user: where one is set it stands for "leave it as it is".
     let root = sandbox_with(Config { user: Some(User { uid: u32::MAX, ..nobody }), directory: None });
     let refused = start(&root, shell("id")).unwrap_err();
-    assert_eq!(refused, StartError::BadUser("commands cannot run as nobody".into()));
+    assert_eq!(refused, StartError::ForbiddenUser("commands cannot run as nobody".into()));
 }

@@ -87,8 +87,9 @@ fn what_cannot_be_started_says_why(on: On) {
     };
     for client in both(&envd) {
         for (client, request, code, field) in [
-            (client.clone(), with_cwd("/no/such"), Code::InvalidArgument, "cwd"),
-            (client.clone(), with_cwd("/etc/passwd"), Code::InvalidArgument, "cwd"),
+            (client.clone(), with_cwd("/no/such"), Code::InvalidArgument, "process.cwd"),
+            (client.clone(), with_cwd("/etc/passwd"), Code::InvalidArgument, "process.cwd"),
+            (client.clone(), argv(&["true", &"x".repeat(200_000)]), Code::InvalidArgument, "process.cmd"),
             (
                 client.with("Authorization", "Basic bm8tc3VjaC11c2VyOg=="),
                 bash("true"),

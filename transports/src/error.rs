@@ -184,7 +184,9 @@ impl From<StartError> for ApiError {
         let message = error.to_string();
         match error {
             StartError::BadCwd(_) => Self::bad_field("cwd", "bad_cwd", message),
-            StartError::BadUser(_) => Self::bad_field("user", "bad_user", message),
+            StartError::BadUser(_) | StartError::ForbiddenUser(_) => {
+                Self::bad_field("user", "bad_user", message)
+            }
             StartError::Unsupported { field, .. } => Self::bad_field(field, "unsupported", message),
             StartError::TooLong { field } => Self::bad_field(field, "too_long", message),
             StartError::Exhausted(Exhausted::Disk) => {

@@ -2,7 +2,7 @@
 
 use super::{
     Shared, User, UserError,
-    acting::{Ids, as_user},
+    acting::{CannotAct, Ids, as_user},
     child,
     files::resolve,
     members::{Identity, PROCESS_ID, SANDBOX_ID, Stat},
@@ -63,8 +63,12 @@ impl From<StartError> for NotStarted {
 /// Starts the command of `spec`, and enters it in the table. Blocks until the program was loaded.
 pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotStarted> {
     let user = find_user(shared, spec)?;
-    let directory = directory(shared, spec, &user)?;
-    let mut command = command(spec, &directory)?;
+    // What they may not see is not there.
+    let looked = as_user(&user, || {
+        let directory = directory(shared, spec, &user)?;
+        command(spec, &directory).map(|command| (directory, command))
+    });
+    let (directory, mut command) = looked.map_err(|CannotAct| cannot_run_as(&user))??;
     command.env_clear().envs([
         ("PATH", OsStr::new(PATH)),
         ("HOME", user.home.as_os_str()),
@@ -78,13 +82,13 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
     }
     command.envs(&spec.env).env(PROCESS_ID, &spec.id).env(SANDBOX_ID, &shared.sandbox_id);
     let ours = connect(&mut command, spec, &user).map_err(|error| start_error(&error))?;
+    if let Some(limit) = open_files::for_commands() {
+        child::limit_open_files(&mut command, limit);
+    }
     if user.is_current() {
         command.current_dir(&directory);
     } else {
         let ids = Ids::of(&user).ok_or_else(|| cannot_run_as(&user))?;
-    if let Some(limit) = open_files::for_commands() {
-        child::limit_open_files(&mut command, limit);
-    }
         let directory = CString::new(directory.as_os_str().as_bytes());
         child::become_user(&mut command, ids, directory.map_err(|error| bad_cwd(spec, &error.to_string()))?);
     }
@@ -127,11 +131,12 @@ fn find_user(shared: &Shared, spec: &Spec) -> Result<User, StartError> {
         Some(name) if *name != shared.user.name => {
             if shared.is_fixed_user {
                 let error = format!("commands of this sandbox run as {}", shared.user.name);
-                return Err(StartError::BadUser(error));
+                return Err(StartError::ForbiddenUser(error));
             }
             User::named(name).map_err(|error| match error {
                 UserError::Unreadable(error) | UserError::UnreadableGroups(error) => start_error(&error),
-                UserError::Unknown(_) | UserError::NotRoot(_) => StartError::BadUser(error.to_string()),
+                UserError::Unknown(_) => StartError::BadUser(error.to_string()),
+                UserError::NotRoot(_) => StartError::ForbiddenUser(error.to_string()),
             })
         }
         Some(_) | None => Ok(shared.user.clone()),
@@ -148,7 +153,7 @@ fn directory(shared: &Shared, spec: &Spec, user: &User) -> Result<PathBuf, Start
     let directory = match &spec.cwd {
         None => default.to_owned(),
         Some(cwd) if cwd.starts_with('~') => {
-            resolve(cwd, user, None).map_err(|error| StartError::BadCwd(format!("{cwd}: {error}")))?
+            resolve(cwd, user, None).map_err(|error| StartError::BadCwd(error.to_string()))?
         }
         Some(cwd) => default.join(cwd),
     };
@@ -165,7 +170,7 @@ fn directory(shared: &Shared, spec: &Spec, user: &User) -> Result<PathBuf, Start
 }
 
 fn cannot_run_as(user: &User) -> StartError {
-    StartError::BadUser(format!("commands cannot run as {}", user.name))
+    StartError::ForbiddenUser(format!("commands cannot run as {}", user.name))
 }
 
 fn bad_cwd(spec: &Spec, what: &str) -> StartError {
@@ -240,12 +245,12 @@ fn started(mut child: Child, tty: Option<OwnedFd>, has_stdin: bool) -> Result<St
         reaper::end_leader(pid.as_raw_pid());
         start_error(&error)
     })?;
+    open_files::opened(u64::try_from(pidfd.as_raw_fd()).unwrap_or_default());
     let stdout = child.stdout.take().map(|pipe| (Channel::Stdout, pipe.into()));
     let stderr = child.stderr.take().map(|pipe| (Channel::Stderr, pipe.into()));
     let on_tty = tty_output.map(|output| (Channel::Tty, output));
     let outputs = stdout.into_iter().chain(stderr).chain(on_tty).collect();
     let stdin = child.stdin.take().map(OwnedFd::from).or(tty_input);
-    open_files::opened(u64::try_from(pidfd.as_raw_fd()).unwrap_or_default());
     Ok(Started { leader, session, pidfd, stdin, outputs, tty })
 }
 

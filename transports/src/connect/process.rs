@@ -318,13 +318,23 @@ fn start_error(error: StartError) -> RpcError {
     let code = match &error {
         StartError::BadCwd(_) | StartError::TooLong { .. } => Code::InvalidArgument,
         StartError::BadUser(_) => Code::Unauthenticated,
+        StartError::ForbiddenUser(_) => Code::PermissionDenied,
         StartError::Unsupported { .. } => Code::Unimplemented,
         StartError::Exhausted(_) => Code::ResourceExhausted,
         StartError::Paused => Code::FailedPrecondition,
         StartError::Destroyed => Code::Unavailable,
         StartError::Broken(_) => Code::Internal,
     };
-    RpcError::new(code, error.to_string())
+    // By the names of the request's own fields.
+    let message = match error {
+        StartError::BadCwd(why) => format!("process.cwd: {why}"),
+        StartError::TooLong { field } => {
+            let field = if field == "env" { "process.envs" } else { "process.cmd" };
+            StartError::TooLong { field }.to_string()
+        }
+        error => error.to_string(),
+    };
+    RpcError::new(code, message)
 }
 
 fn bad(message: impl Into<std::borrow::Cow<'static, str>>) -> RpcError {
