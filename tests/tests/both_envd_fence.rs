@@ -157,6 +157,7 @@ fn the_first_to_say_so_sets_the_token(on: On) {
     let client = envd.json();
     assert_eq!(post(&client, "/init", "").0, 204);
     assert_eq!(post(&client, "/init", "{\"accessToken\":").0, 400);
+    assert_eq!(post(&client, "/init", "[]").0, 400);
     assert_eq!(post(&client, "/init", "{\"envVars\":[]}").0, 400);
     for bad in [r#"{"":"x"}"#, r#"{"A=B":"x"}"#, r#"{"A":"\u0000"}"#] {
         assert_eq!(post(&client, "/init", &format!("{{\"envVars\":{bad}}}")).0, 400, "{bad}");

@@ -44,9 +44,9 @@ pub(super) async fn init(daemon: &Daemon, request: &mut Request<Incoming>) -> Re
     };
     let init: Init = match body.is_empty() {
         true => Init::default(),
-        false => match serde_json::from_slice(&body) {
+        false => match messages::object(&body) {
             Ok(init) => init,
-            Err(error) => return answer::refused(StatusCode::BAD_REQUEST, &format!("the body: {error}")),
+            Err(why) => return answer::refused(StatusCode::BAD_REQUEST, &why),
         },
     };
     if let Some(name) = init.env_vars.iter().flatten().find(|(name, value)| !is_variable(name, value)) {

@@ -9,6 +9,7 @@ use hangar_core::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// The longest message.
@@ -31,6 +32,15 @@ pub(super) async fn whole(daemon: &Daemon, body: &mut Incoming) -> Result<Bytes,
         Some(Err(_)) => Err(cut_short()),
         None => Err(late()),
     }
+}
+
+/// The JSON object that a body is; what is wrong with it, in words.
+pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    // serde would take an array for a struct, too.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err("the body: it must be a JSON object".to_owned());
+    }
+    serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))
 }
 
 /// The messages of a request that is a stream.

@@ -181,8 +181,7 @@ pub(super) async fn compose(daemon: &Arc<Daemon>, request: &mut Request<Incoming
     let composed = async {
         let named = head::user(request.headers())?;
         let body = messages::whole(daemon, request.body_mut()).await?;
-        let asked: Compose =
-            serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+        let asked: Compose = messages::object(&body).map_err(Refusal::bad)?;
         if asked.source_paths.is_empty() {
             return Err(Refusal::bad("source_paths: must not be empty"));
         }
