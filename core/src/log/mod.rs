@@ -138,6 +138,18 @@ pub struct Log {
     state: State,
     /// Bytes that a reader who comes is given of what is kept.
     replay: u64,
+    /// The last place where output was lost on its way here.
+    lost: Option<Lost>,
+}
+
+/// Output that never came: all before this place that is not kept.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    /// The first frame after it.
+    seq: u64,
+    /// The first byte after it.
+    offset: u64,
+    reason: GapReason,
 }
 
 impl Log {
@@ -154,6 +166,7 @@ impl Log {
             next_offset: 0,
             state: State::Open,
             replay: u64::MAX,
+            lost: None,
         }
     }
 
@@ -197,6 +210,30 @@ impl Log {
             self.evict();
         }
         taken
+    }
+
+    /// As [`append`](Self::append), for output that is in frames already: it is one of its own, or several where it is
+    /// longer than [`FRAME_MAX`], whether or not a reader takes it.
+    pub fn append_frame(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        self.seal();
+        let taken = self.append(channel, ts_ms, data);
+        self.seal();
+        taken
+    }
+
+    /// What comes next is the frame `seq`, at the byte `offset`: what is between was lost on its way here. What is held is
+    /// dropped, so that what is kept is in one piece. Nothing is lost, and nothing changes, where `offset` is not above the
+    /// [end](Self::end_offset); a lower `seq` counts as the one that comes next.
+    pub fn skip_to(&mut self, seq: u64, offset: u64, reason: GapReason) {
+        if self.state == State::Ended || offset <= self.next_offset {
+            return;
+        }
+        self.seal();
+        (self.frames, self.block) = (VecDeque::new(), BytesMut::new());
+        self.held = 0;
+        self.next_seq = self.next_seq.max(seq);
+        self.next_offset = offset;
+        self.lost = Some(Lost { seq: self.next_seq, offset: self.next_offset, reason });
     }
 
     /// Nothing more will come.

@@ -1,6 +1,6 @@
 //! A cursor into a log.
 
-use super::{Channel, Frame, Log, Retention};
+use super::{Channel, Frame, Log, Lost, Retention};
 use crate::text::Decoder;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,8 @@ pub struct Gap {
 impl Gap {
     /// How many bytes are missing, where that is known.
     pub fn bytes(&self) -> Option<u64> {
-        self.from_offset.map(|from| self.to_offset - from)
+        let is_known = matches!(self.reason, GapReason::Evicted | GapReason::SlowConsumer);
+        self.from_offset.filter(|_| is_known).map(|from| self.to_offset - from)
     }
 }
 
@@ -46,14 +47,20 @@ pub enum GapReason {
     Evicted,
     /// The reader was there, and slower than the process.
     SlowConsumer,
+    /// It was printed while the sandbox could not be reached, and nobody kept it there. How much is not known.
+    Disconnected,
+    /// It was printed before this server knew the process. How much is not known.
+    Adopted,
 }
 
 impl GapReason {
-    /// `evicted` or `slow_consumer`.
+    /// `evicted`, `slow_consumer`, `disconnected` or `adopted`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Evicted => "evicted",
             Self::SlowConsumer => "slow_consumer",
+            Self::Disconnected => "disconnected",
+            Self::Adopted => "adopted",
         }
     }
 }
@@ -271,9 +278,19 @@ impl Reader {
             Some(Behind::Seq(seq)) => (Some(seq), None),
             Some(Behind::Offset(offset)) => (None, Some(offset)),
         };
-        let reason = if self.reading { GapReason::SlowConsumer } else { GapReason::Evicted };
+        let is_slow = self.reading && log.lost.is_none_or(|lost| lost.offset < start);
+        let before = |lost: &Lost| match behind {
+            None => self.offset < lost.offset,
+            Some(Behind::Seq(seq)) => seq < lost.seq,
+            Some(Behind::Offset(offset)) => offset < lost.offset,
+        };
+        let reason = match log.lost.filter(before) {
+            Some(lost) => lost.reason,
+            None if self.reading => GapReason::SlowConsumer,
+            None => GapReason::Evicted,
+        };
         if self.offset < start {
-            let wanted = if self.reading { start + log.held() as u64 / 2 } else { start };
+            let wanted = if is_slow { start + log.held() as u64 / 2 } else { start };
             // Where no frame begins after that, the newest one is still there.
             let newest = log.held_frames().saturating_sub(1);
             let index = log.frames.partition_point(|frame| frame.offset < wanted).min(newest);

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Time,
     audience::{Audience, Hold, Seat},
-    log::{Channel, Item, Log, Reader},
+    log::{Channel, GapReason, Item, Log, Reader},
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, time::Duration};
@@ -140,15 +140,30 @@ impl Process {
     /// It printed. Returns how much was taken: all of it where it was at most what [`wants_output`](Self::wants_output) said
     /// before it was read, whoever came or read since: it cannot be put back. `ts_ms` is the wall clock's time of the read.
     pub fn handle_output(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        self.take_output(data, |log| log.append(channel, ts_ms, data))
+    }
+
+    fn take_output(&mut self, data: &[u8], append: impl FnOnce(&mut Log) -> usize) -> usize {
         match self.source {
             Source::Open | Source::Draining { .. } => {
-                let taken = self.log.append(channel, ts_ms, data);
+                let taken = append(&mut self.log);
                 self.audience.handle_printed();
                 self.forget();
                 taken
             }
             Source::Drained | Source::Ended => data.len(),
         }
+    }
+
+    /// As [`handle_output`](Self::handle_output), for output that comes in frames: each stays one.
+    pub fn handle_frame(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        self.take_output(data, |log| log.append_frame(channel, ts_ms, data))
+    }
+
+    /// Output was lost on its way here: what comes next is this frame, at this byte. See [`Log::skip_to`].
+    pub fn handle_output_lost(&mut self, seq: u64, offset: u64, reason: GapReason) {
+        self.log.skip_to(seq, offset, reason);
+        self.audience.handle_printed();
     }
 
     /// All its outputs are at their end.

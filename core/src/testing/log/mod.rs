@@ -45,6 +45,10 @@ pub enum Op {
     OldestKept,
     /// What ends at most this far from the newest byte is dropped.
     Forget(#[arbitrary(with = draw::size)] usize),
+    /// It prints a frame.
+    Frame(#[arbitrary(with = draw::channel)] Channel, #[arbitrary(with = draw::size)] usize),
+    /// So many bytes, in so many frames, are lost on their way.
+    Skip(#[arbitrary(with = draw::size)] usize, u8, bool),
     /// Something that happens once in the life of a log.
     Rare(#[arbitrary(with = rare)] Rare),
 }

@@ -27,6 +27,8 @@ pub(super) struct Model {
     abandoned: bool,
     /// What ends there or before was dropped.
     forgotten: u64,
+    /// What is before this frame and this byte, and not kept, never came.
+    lost: Option<(u64, u64, GapReason)>,
 }
 
 /// A reader, and where it has to be.
@@ -70,16 +72,19 @@ impl Model {
             ended: false,
             abandoned: false,
             forgotten: 0,
+            lost: None,
         }
     }
 
     pub(super) fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Print(channel, len) => self.print(channel, len),
+            Op::Print(channel, len) => self.print(channel, len, false),
+            Op::Frame(channel, len) => self.print(channel, len, true),
+            Op::Skip(bytes, frames, known) => self.skip(bytes as u64, u64::from(frames), known),
             Op::Alternate(times) => {
                 for _ in 0..times.min(600) {
-                    self.print(Channel::Stdout, 1);
-                    self.print(Channel::Stderr, 1);
+                    self.print(Channel::Stdout, 1, false);
+                    self.print(Channel::Stderr, 1, false);
                 }
             }
             Op::Take(index, times) => {
@@ -135,11 +140,33 @@ impl Model {
         self.forgotten = self.forgotten.max(offset);
     }
 
-    fn print(&mut self, channel: Channel, len: usize) {
+    /// What is held is dropped, and the next frame is the one that was said.
+    fn skip(&mut self, bytes: u64, frames: u64, known: bool) {
+        let reason = if known { GapReason::Evicted } else { GapReason::Disconnected };
+        let seq = self.log.newest_seq() + 1 + frames;
+        self.log.skip_to(seq, self.end + bytes, reason);
+        if self.ended || bytes == 0 {
+            return;
+        }
+        self.sealed.insert(self.end);
+        self.end += bytes;
+        self.lost = Some((seq, self.end, reason));
+        assert_eq!((self.log.held(), self.log.newest_seq()), (0, seq - 1));
+        // Neither goes back.
+        self.log.skip_to(0, 0, reason);
+        assert_eq!((self.log.newest_seq(), self.log.end_offset()), (seq - 1, self.end));
+    }
+
+    fn print(&mut self, channel: Channel, len: usize, frame: bool) {
         self.clock += 1;
         let (room, start) = (self.log.room(), self.log.start_offset());
         let data = bytes(self.end, len);
-        let taken = self.log.append(channel, self.clock, &data);
+        let taken = if frame {
+            self.sealed.insert(self.end);
+            self.log.append_frame(channel, self.clock, &data)
+        } else {
+            self.log.append(channel, self.clock, &data)
+        };
         assert_eq!(taken, len.min(room), "there was room for {room}");
         if self.ended {
             assert_eq!((taken, self.log.end_offset()), (len, self.end), "printed after the end");
@@ -148,6 +175,9 @@ impl Model {
         if taken > 0 {
             self.prints.insert(self.end, (channel, self.clock));
             self.end += taken as u64;
+        }
+        if frame {
+            self.sealed.insert(self.end);
         }
         if self.abandoned {
             assert_eq!(taken, len, "nobody reads, and it is slowed");
@@ -280,7 +310,7 @@ impl Model {
         match item {
             None => assert_eq!(place.offset, self.end, "nothing comes, at {} of {}", place.offset, self.end),
             Some(Item::Gap(gap)) => {
-                check_gap(place, gap, start, held);
+                check_gap(place, gap, start, held, self.lost);
                 (place.offset, place.seq, place.behind) = (gap.to_offset, Some(gap.to_seq), None);
                 place.reading = true;
             }
@@ -359,7 +389,7 @@ impl Model {
 }
 
 /// A gap is told exactly where something is gone, once, with its reason and its size.
-fn check_gap(place: &Place, gap: Gap, start: u64, held: u64) {
+fn check_gap(place: &Place, gap: Gap, start: u64, held: u64, lost: Option<(u64, u64, GapReason)>) {
     assert!(place.behind.is_some() || place.offset < start, "a gap where nothing is gone: {gap:?}");
     match place.behind {
         Some(from) => assert_eq!((gap.from_seq, gap.from_offset), from, "{gap:?}"),
@@ -369,13 +399,20 @@ fn check_gap(place: &Place, gap: Gap, start: u64, held: u64) {
         }
     }
     assert!(gap.to_offset >= start, "the gap ends where there is nothing: {gap:?}");
-    assert_eq!(gap.bytes(), gap.from_offset.map(|from| gap.to_offset - from));
+    let is_known = gap.reason != GapReason::Disconnected;
+    assert_eq!(gap.bytes(), gap.from_offset.filter(|_| is_known).map(|from| gap.to_offset - from));
     assert!(gap.from_seq.is_none_or(|seq| gap.to_seq >= seq));
-    if !place.reading {
-        assert_eq!((gap.reason, gap.to_offset), (GapReason::Evicted, place.offset.max(start)));
+    let is_lost = |(seq, offset, _)| match (place.behind, gap.from_seq, gap.from_offset) {
+        (None | Some((None, _)), _, Some(from)) => from < offset,
+        (_, from, _) => from.is_some_and(|from| from < seq),
+    };
+    let slowness = if place.reading { GapReason::SlowConsumer } else { GapReason::Evicted };
+    let reason = lost.filter(|lost| is_lost(*lost)).map_or(slowness, |(.., reason)| reason);
+    assert_eq!(gap.reason, reason, "{gap:?} with {lost:?} lost");
+    if !place.reading || lost.is_some_and(|(_, offset, _)| offset == start) {
+        assert_eq!(gap.to_offset, place.offset.max(start));
         return;
     }
-    assert_eq!(gap.reason, GapReason::SlowConsumer);
     if held > 0 {
         assert!(gap.to_offset < start + held, "what is kept was left out: {gap:?}");
         assert!(gap.to_offset <= start + held / 2 + FRAME_MAX as u64, "resumed past the middle: {gap:?}");
