@@ -326,13 +326,19 @@ fn start_error(error: StartError) -> RpcError {
         StartError::Broken(_) => Code::Internal,
     };
     // By the names of the request's own fields.
-    let message = match error {
+    let message = match &error {
         StartError::BadCwd(why) => format!("process.cwd: {why}"),
         StartError::TooLong { field } => {
-            let field = if field == "env" { "process.envs" } else { "process.cmd" };
+            let field = if *field == "env" { "process.envs" } else { "process.cmd" };
             StartError::TooLong { field }.to_string()
         }
-        error => error.to_string(),
+        StartError::BadUser(_)
+        | StartError::ForbiddenUser(_)
+        | StartError::Unsupported { .. }
+        | StartError::Exhausted(_)
+        | StartError::Paused
+        | StartError::Destroyed
+        | StartError::Broken(_) => error.to_string(),
     };
     RpcError::new(code, message)
 }
