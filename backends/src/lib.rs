@@ -5,6 +5,7 @@
 //! * [`handle`]: a process as its driver and its readers share it.
 //! * [`pool`]: threads for work that blocks, for the runtimes.
 //! * [`socket_file`]: the file of a unix listener, for the runtimes.
+//! * [`net`]: HTTP over the sockets of a runtime (feature `net`).
 //! * [`open_files`]: how many may be open here, and how many in commands.
 //! * [`stop`]: what asks a program to stop.
 //! * [`local`]: sandboxes on this machine (feature `local`).
@@ -15,6 +16,8 @@
 pub mod handle;
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(feature = "net")]
+pub mod net;
 pub mod open_files;
 pub mod pool;
 pub mod runtime;

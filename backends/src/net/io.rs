@@ -17,7 +17,7 @@ const READ: usize = 8 * 1024;
 
 /// A socket with hyper's traits.
 #[derive(Debug)]
-pub(crate) struct HttpIo<T>(pub(crate) T);
+pub struct HttpIo<T>(pub T);
 
 impl<T: AsyncRead + Unpin> Read for HttpIo<T> {
     fn poll_read(

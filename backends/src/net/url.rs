@@ -1,4 +1,4 @@
-//! Where a server is.
+//! Where a server is, as people write it.
 
 use hyper::Uri;
 use std::{fmt, str::FromStr};
@@ -60,7 +60,7 @@ impl fmt::Display for Url {
 }
 
 /// A segment of a path: everything that means something in a URL is escaped.
-pub(super) fn segment(text: &str) -> String {
+pub fn segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     text.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })

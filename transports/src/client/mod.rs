@@ -3,13 +3,14 @@
 mod mcp;
 mod processes;
 mod socket;
-mod url;
 
-use crate::http::socket::HttpIo;
 use bytes::Bytes;
 use hangar_backends::{
     Runtime,
-    runtime::{Address, Io},
+    net::{
+        client::{connect, handshake},
+        url::segment,
+    },
 };
 use hangar_core::{
     exec::ExecResult,
@@ -20,17 +21,16 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::Incoming,
-    client::conn::http1::Builder,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue},
     http::request,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, sync::Arc};
 
+pub use hangar_backends::net::url::{BadUrl, Url};
 pub use mcp::RemoteHandler;
 pub use processes::{Access, LogPage, StartRequest};
 pub use socket::{Begin, ProcessSocket, SocketEvent};
-pub use url::{BadUrl, Url};
 
 /// The longest event that is taken: a result with two full tails, every byte of them escaped.
 const MAX_EVENT: usize = 8 * 1024 * 1024;
@@ -163,7 +163,7 @@ impl Client {
     pub async fn exec(&self, sandbox: &str, request: &ExecRequest) -> Result<RemoteExec, ClientError> {
         let body = serde_json::to_vec(&Encoded { request, encoding: "base64" })
             .map_err(|error| ClientError::Unexpected(error.to_string()))?;
-        let path = format!("/api/sandboxes/{}/exec/stream", url::segment(sandbox));
+        let path = format!("/api/sandboxes/{}/exec/stream", segment(sandbox));
         let response = self.post(&path, body).await?;
         if response.status() != StatusCode::OK {
             return Err(refusal(response).await?);
@@ -201,29 +201,10 @@ impl Client {
         let request = request
             .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .map_err(|error| ClientError::Unexpected(error.to_string()))?;
-        let io = self.connect().await?;
-        let (mut sender, connection) = Builder::new().handshake(HttpIo(io)).await?;
-        self.runtime.spawn(Box::pin(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "the connection ended early");
-            }
-        }));
-        Ok(sender.send_request(request).await?)
-    }
-
-    /// The first address that answers.
-    async fn connect(&self) -> Result<Box<dyn Io>, ClientError> {
         let unreachable = |error| ClientError::Unreachable { url: self.url.to_string(), error };
-        let (host, port) = self.url.host_and_port();
-        let addresses = self.runtime.resolve(host.to_owned(), port).await.map_err(unreachable)?;
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in addresses {
-            match self.runtime.connect(Address::Tcp(address)).await {
-                Ok(io) => return Ok(io),
-                Err(error) => failed = error,
-            }
-        }
-        Err(unreachable(failed))
+        let io = connect(&*self.runtime, &self.url).await.map_err(unreachable)?;
+        let mut sender = handshake(&self.runtime, io).await?;
+        Ok(sender.send_request(request).await?)
     }
 }
 

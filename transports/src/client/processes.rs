@@ -1,9 +1,10 @@
 //! Background processes of a server.
 
-use super::{Client, ClientError, refusal, url::segment};
+use super::{Client, ClientError, refusal};
 use crate::plane::tickets::Mode;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
+use hangar_backends::net::url::segment;
 use hangar_core::{
     process::{Signal, TtySize},
     wire::process::{GapView, View},

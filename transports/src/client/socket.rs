@@ -10,10 +10,10 @@
 //! pipe only, so that nothing in it waits.
 
 use super::{Client, ClientError, refusal};
-use crate::http::socket::HttpIo;
 use bytes::{Buf, Bytes, BytesMut};
 use hangar_backends::{
     Runtime,
+    net::{io::HttpIo, url::segment},
     runtime::{Deadline, Io},
 };
 use hangar_core::{
@@ -163,7 +163,7 @@ impl Client {
     /// reaches the server, which may not be how the server sees itself.
     pub async fn open_socket(&self, ticket: &str, begin: Begin) -> Result<ProcessSocket, ClientError> {
         let unexpected = |what: &str| ClientError::Unexpected(what.to_owned());
-        let ticket = super::url::segment(ticket);
+        let ticket = segment(ticket);
         let path = format!("/v1/sandbox-process-stream?token={ticket}{}", begin.query());
         let key = generate_key();
         let request = self

@@ -1,8 +1,9 @@
 //! One connection, which can be finished gently or aborted.
 
-use super::{Service, Stuck, Upgrade, observed::Observed, socket::HttpIo};
+use super::{Service, Stuck, Upgrade, observed::Observed};
 use hangar_backends::{
     Runtime,
+    net::io::HttpIo,
     runtime::{Io, Timer},
 };
 use hangar_core::Time;

@@ -8,7 +8,6 @@
 mod acceptor;
 mod connection;
 mod observed;
-pub(crate) mod socket;
 mod stuck;
 mod unread;
 
