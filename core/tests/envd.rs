@@ -158,6 +158,7 @@ fn protobuf_is_byte_for_byte() {
         process: Some(ProcessSelector { pid: Some(0), tag: None }),
         signal: 15,
         group: true,
+        end: false,
     };
     check(&signal, b"\x0a\x02\x08\x00\x10\x0f\xa8\x06\x01");
     let input = ProcessInput { pty: Some(Bytes::from_static(b"\xff")), stdin: None };

@@ -30,6 +30,7 @@ on_both! {
     a_signal_ends_the_process_and_not_its_children
     a_signal_to_the_group_ends_all_of_it
     what_left_the_group_is_ended_with_it
+    a_process_is_ended_as_a_whole
     signals_of_every_number_are_sent
     what_is_printed_at_the_end_is_not_lost
     the_end_waits_for_the_output
@@ -90,6 +91,21 @@ fn what_left_the_group_is_ended_with_it(on: On) {
     client.signal(pid(process), 9, true).unwrap();
     assert_eq!(followed.collect().end.unwrap().status, "signal: killed");
     mark.wait_until_gone();
+}
+
+fn a_process_is_ended_as_a_whole(on: On) {
+    let envd = on.envd();
+    let (client, mark) = (envd.json(), Mark::new());
+    // The leader ends at once, one of its group never does, and one has left it.
+    let script = "setsid sleep 777 >/dev/null 2>&1 & (trap '' TERM; sleep 778)& echo up; wait";
+    let mut followed = client.start(marked(script, &mark));
+    let process = followed.pid();
+    followed.read_until("up\n");
+    mark.wait_for("sleep 777");
+    client.end(pid(process)).unwrap();
+    assert_eq!(followed.collect().end.unwrap().status, "signal: terminated");
+    mark.wait_until_gone();
+    assert_eq!(client.end(pid(process)).unwrap_err().code, Code::NotFound);
 }
 
 fn signals_of_every_number_are_sent(on: On) {

@@ -149,7 +149,7 @@ fn after_a_kill_what_holds_the_output_open_is_waited_for_200_ms() {
             let process = follower.pid().await;
             follower.next().await;
             cell.sleep_ms(1000).await;
-            let request = SendSignalRequest { process: Some(pid(process)), signal, group: false };
+            let request = SendSignalRequest { process: Some(pid(process)), signal, group: false, end: false };
             cell.call::<_, Empty>("SendSignal", &request, &[]).await.unwrap();
             let status = format!("signal: {}", if signal == 9 { "killed" } else { "terminated" });
             assert_eq!(

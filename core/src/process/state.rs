@@ -173,6 +173,14 @@ impl Process {
         }
     }
 
+    /// Output is held open by somebody, and what reads it waits no longer: what came is all.
+    pub fn handle_output_given_up(&mut self) {
+        if !self.closed && matches!(self.source, Source::Open | Source::Draining { .. }) {
+            self.drain_timed_out = true;
+            self.end_output();
+        }
+    }
+
     /// It ended.
     pub fn handle_exit(&mut self, exit: Exit) {
         if !self.closed && !matches!(self.life, Life::Exited(_)) {

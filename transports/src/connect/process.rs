@@ -296,10 +296,14 @@ pub(super) fn update(daemon: &Daemon, request: UpdateRequest) -> Result<Empty, R
 
 /// Sends a signal.
 pub(super) fn signal(daemon: &Daemon, request: SendSignalRequest) -> Result<Empty, RpcError> {
-    let signal = request.checked_signal()?;
-    let group = request.group;
+    let SendSignalRequest { end, group, .. } = request;
+    let signal = if end { Signal::TERM } else { request.checked_signal()? };
     let entry = daemon.find(request.process)?;
     let sent = entry.handle.command(|process| match (group, process.is_running()) {
+        (..) if end && !process.is_over() => {
+            process.kill();
+            true
+        }
         // Also what is left of a group whose leader is gone.
         (true, _) if signal == Signal::KILL && !process.is_over() => {
             process.kill_now();

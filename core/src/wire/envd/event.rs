@@ -84,6 +84,30 @@ pub fn ended(codec: Codec, exit: Exit, extended: Option<bool>, out: &mut BytesMu
     event(codec, ProcessEvent { end: Some(end), ..ProcessEvent::default() }, out);
 }
 
+/// How a process ended, as an `end` tells it: hangar's by the number of the signal, envd's by its words.
+pub fn exit_of_end(end: &EndEvent) -> Exit {
+    if end.exited {
+        return Exit::Code(end.exit_code);
+    }
+    let words = end.status.strip_prefix("signal: ").unwrap_or_default();
+    let words = words.strip_suffix(" (core dumped)").unwrap_or(words);
+    let by_words = || (1..=64).find(|number| description(*number) == words);
+    signal_of(end.signal).or_else(by_words).map_or(Exit::Unknown, Exit::Signal)
+}
+
+/// The same of an `exited`.
+pub fn exit_of_exited(exited: &ExitedEvent) -> Exit {
+    match (signal_of(exited.signal), exited.exit_code) {
+        (Some(number), _) => Exit::Signal(number),
+        (None, 0..) => Exit::Code(exited.exit_code),
+        (None, _) => Exit::Unknown,
+    }
+}
+
+fn signal_of(number: u32) -> Option<u8> {
+    u8::try_from(number).ok().filter(|number| *number != 0)
+}
+
 fn event(codec: Codec, event: ProcessEvent, out: &mut BytesMut) {
     encode(codec, &StartResponse { event: Some(event) }, out);
 }
@@ -133,4 +157,33 @@ fn description(number: u8) -> String {
         _ => return signal_name(number).into_owned(),
     };
     known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_comes_back_as_it_was_told() {
+        let told = |exit, extended: Option<bool>| {
+            let mut out = BytesMut::new();
+            ended(Codec::Proto, exit, extended, &mut out);
+            let response: StartResponse = super::super::decode(Codec::Proto, &out).unwrap();
+            response.event.unwrap().end.unwrap()
+        };
+        let exits = (1..=64).map(Exit::Signal).chain([0, 1, 255].map(Exit::Code));
+        for exit in exits.chain([Exit::Unknown]) {
+            for extended in [None, Some(false), Some(true)] {
+                let end = told(exit, extended);
+                assert_eq!((exit_of_end(&end), end.drain_timed_out), (exit, extended == Some(true)));
+            }
+            let mut out = BytesMut::new();
+            exited(Codec::Proto, exit, &mut out);
+            let response: StartResponse = super::super::decode(Codec::Proto, &out).unwrap();
+            assert_eq!(exit_of_exited(&response.event.unwrap().exited.unwrap()), exit);
+        }
+        let dumped = EndEvent { status: "signal: aborted (core dumped)".to_owned(), ..EndEvent::default() };
+        assert_eq!(exit_of_end(&dumped), Exit::Signal(6));
+        assert_eq!(exit_of_end(&EndEvent::default()), Exit::Unknown);
+    }
 }

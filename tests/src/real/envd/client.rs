@@ -121,6 +121,12 @@ impl Client {
         signal: i32,
         group: bool,
     ) -> Result<Empty, RpcError> {
-        self.call("/process.Process/SendSignal", &SendSignalRequest { process, signal, group })
+        self.call("/process.Process/SendSignal", &SendSignalRequest { process, signal, group, end: false })
+    }
+
+    /// Ends a process as a whole.
+    pub fn end(&self, process: Option<ProcessSelector>) -> Result<Empty, RpcError> {
+        let request = SendSignalRequest { process, end: true, ..SendSignalRequest::default() };
+        self.call("/process.Process/SendSignal", &request)
     }
 }

@@ -258,10 +258,14 @@ pub struct SendSignalRequest {
     #[prost(int32, tag = "2")]
     #[serde(with = "signal", skip_serializing_if = "is_default")]
     pub signal: i32,
-    /// For the whole group instead of the process alone.
+    /// For the whole group instead of the process alone. hangar's own, as is the next one.
     #[prost(bool, tag = "101")]
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub group: bool,
+    /// The process is ended as a whole: TERM to its group, and KILL after 3 s to what is left of that and to what left it.
+    #[prost(bool, tag = "102")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub end: bool,
 }
 
 /// The process whose input ends.
