@@ -9,10 +9,13 @@
 //! * [`open_files`]: how many may be open here, and how many in commands.
 //! * [`stop`]: what asks a program to stop.
 //! * [`local`]: sandboxes on this machine (feature `local`).
+//! * [`envd`]: sandboxes behind a daemon (feature `envd`).
 //!
 //! A driver task per process owns the descriptors (or the stream of a remote sandbox) and every deadline about the
 //! process, by its [`Process`](hangar_core::process::Process). Readers only pull.
 
+#[cfg(feature = "envd")]
+pub mod envd;
 pub mod handle;
 #[cfg(feature = "local")]
 pub mod local;

@@ -30,7 +30,7 @@ fn a_command_runs_where_it_is_told(on: On) {
         assert_eq!(refused.json()["error"]["field"], "cwd", "{bad}: {refused:?}");
     }
     // A sandbox has a folder of its own, and what is relative starts there.
-    let made = server.client().post("/api/sandboxes", &json!({ "name": "there", "cwd": cwd }));
+    let made = server.client().post("/api/sandboxes", &json!({ "name": "there", "workdir": cwd }));
     assert_eq!(made.status, 201, "{made:?}");
     std::fs::create_dir(folder.file("deeper")).unwrap();
     let run = |call| server.client().stream_in("there", &call).collect().text();

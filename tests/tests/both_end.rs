@@ -4,7 +4,7 @@
 
 use hangar_core::exec::ExecResult;
 use hangar_tests::{
-    on_both,
+    on_each,
     real::{Client, Folder, Gate, Mark, On, Options, Server, line, wait_until},
 };
 use serde_json::json;
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-on_both! {
+on_each! {
     what_holds_the_output_open_does_not_hold_up_the_end
     what_still_prints_after_the_end_is_not_ended_by_it
     a_background_command_without_output_holds_up_nothing

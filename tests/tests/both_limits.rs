@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
 use hangar_tests::{
-    on_both,
+    on_each,
     real::{Folder, Gate, On, Options, is_root, line, skip, wait_until},
 };
 use serde_json::json;
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-on_both! {
+on_each! {
     a_token_has_sixteen_streams
     all_tokens_together_have_a_limit
     what_is_not_streamed_needs_no_lease

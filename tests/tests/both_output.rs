@@ -4,11 +4,11 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use hangar_tests::{
-    on_both,
+    on_each,
     real::{Collected, Event, Gate, Mark, On, line},
 };
 
-on_both! {
+on_each! {
     output_arrives_while_the_command_runs
     the_stream_is_announced_at_once
     a_result_has_the_output_and_the_exit_code

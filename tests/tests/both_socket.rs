@@ -8,13 +8,13 @@ use hangar_core::{
     wire::process::{GapView, ServerControl},
 };
 use hangar_tests::{
-    on_both,
+    on_each,
     real::{Client, Folder, Gate, Mark, On, Options, Said, Socket, Whole, wait_until},
 };
 use serde_json::{Value, json};
 use std::{net::Shutdown, thread};
 
-on_both! {
+on_each! {
     ready_then_replay_then_live_then_the_end
     a_terminal_is_typed_at_and_resized
     a_client_that_comes_back_goes_on_after_its_frame

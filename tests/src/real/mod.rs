@@ -51,13 +51,15 @@ use std::{fmt, sync::mpsc, thread, time::Duration};
 /// No check takes longer: the machine may be slow, but not that slow.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// Which runtime.
+/// Which runtime, and where commands run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum On {
     /// `hangar`.
     Tokio,
     /// `hangar-smol`.
     Smol,
+    /// `hangar`, where the sandbox `local` is behind a daemon on `hangar-smol`.
+    Envd,
 }
 
 impl fmt::Display for On {
@@ -65,6 +67,7 @@ impl fmt::Display for On {
         f.write_str(match self {
             Self::Tokio => "tokio",
             Self::Smol => "smol",
+            Self::Envd => "tokio through a daemon",
         })
     }
 }
@@ -77,6 +80,11 @@ impl On {
     /// If the check does, or does not end.
     pub fn check(self, name: &str, check: fn(Self)) {
         watched(&format!("{name} on {self}"), move || check(self));
+    }
+
+    /// Whether the sandbox `local` is this machine: it can be paused, and ends with its server.
+    pub fn is_local(self) -> bool {
+        self != Self::Envd
     }
 
     /// A server with the default options.
@@ -140,6 +148,17 @@ macro_rules! on_both {
         }
         mod on_smol {
             $(#[test] fn $check() { $crate::real::On::Smol.check(stringify!($check), super::$check); })*
+        }
+    };
+}
+
+/// The same, and a third of each, `on_envd::…`, in which commands run behind a daemon.
+#[macro_export]
+macro_rules! on_each {
+    ($($check:ident)*) => {
+        $crate::on_both! { $($check)* }
+        mod on_envd {
+            $(#[test] fn $check() { $crate::real::On::Envd.check(stringify!($check), super::$check); })*
         }
     };
 }

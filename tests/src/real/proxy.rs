@@ -15,8 +15,10 @@ pub struct Proxy {
     shared: Arc<Mutex<Shared>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// Where it leads.
+    server: SocketAddr,
     open: Vec<TcpStream>,
     refuse: bool,
     /// Bytes after which connections break that the server answers with more than that, one after the other.
@@ -28,14 +30,19 @@ impl Proxy {
     pub fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Mutex::new(Shared::default()));
+        let shared = Shared { server, open: Vec::new(), refuse: false, cuts: VecDeque::new() };
+        let shared = Arc::new(Mutex::new(shared));
         let of_all = Arc::downgrade(&shared);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Some(shared) = of_all.upgrade() else { return };
-                if shared.lock().unwrap().refuse {
-                    continue;
-                }
+                let server = {
+                    let shared = shared.lock().unwrap();
+                    if shared.refuse {
+                        continue;
+                    }
+                    shared.server
+                };
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 shared.lock().unwrap().open.extend([up.try_clone().unwrap(), down.try_clone().unwrap()]);
@@ -62,6 +69,11 @@ impl Proxy {
     /// Breaks a connection once the server has sent so many bytes on it; then the next one, with the next number.
     pub fn cut_after(&self, bytes: &[usize]) {
         self.shared.lock().unwrap().cuts = bytes.iter().copied().collect();
+    }
+
+    /// New connections lead to another server.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.shared.lock().unwrap().server = server;
     }
 
     /// Whether new connections are closed at once.

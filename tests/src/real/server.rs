@@ -1,6 +1,6 @@
 //! A whole server in this process.
 
-use super::{On, client::Client, machine::PATIENCE};
+use super::{On, client::Client, envd::Envd, machine::PATIENCE};
 use hangar_backends::{
     Runtime,
     local::User,
@@ -9,9 +9,10 @@ use hangar_backends::{
 use hangar_transports::{
     Plane, Settings,
     mcp::session::table::Sessions,
-    plane::{local::Local, tokens::Tokens},
+    plane::{envd::NewEnvd, local::Local, sandboxes::NewSandbox, tokens::Tokens},
     rest::{Guard, Service},
 };
+use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -57,6 +58,8 @@ pub struct Server {
     hurry: Arc<Notify>,
     ended: Mutex<mpsc::Receiver<End>>,
     thread: Option<JoinHandle<()>>,
+    /// Where its commands run: it ends after the server.
+    daemon: Option<Envd>,
 }
 
 /// How a server ended.
@@ -70,6 +73,8 @@ pub struct End {
 
 struct Parts {
     options: Options,
+    /// Where the daemon is behind which commands run.
+    url: Option<String>,
     shutdown: Arc<Notify>,
     hurry: Arc<Notify>,
     ready: mpsc::Sender<(Arc<Plane>, Arc<Sessions>, SocketAddr)>,
@@ -80,10 +85,12 @@ impl Server {
         let (shutdown, hurry) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (ready, started) = mpsc::channel();
         let (done, ended) = mpsc::channel();
-        let parts = Parts { options, shutdown: Arc::clone(&shutdown), hurry: Arc::clone(&hurry), ready };
+        let daemon = (on == On::Envd).then(|| On::Smol.envd());
+        let url = daemon.as_ref().map(|daemon| format!("http://{}", daemon.address()));
+        let parts = Parts { options, url, shutdown: Arc::clone(&shutdown), hurry: Arc::clone(&hurry), ready };
         let thread = thread::Builder::new().name(format!("a server on {on}")).spawn(move || {
             let end = match on {
-                On::Tokio => {
+                On::Tokio | On::Envd => {
                     let threads = hangar::Threads::new().unwrap();
                     let end = threads.block_on(serve(Arc::new(threads.runtime()), parts));
                     threads.shutdown(Duration::from_secs(1));
@@ -100,12 +107,27 @@ impl Server {
         let (plane, sessions, address) = started.recv_timeout(PATIENCE).expect("the server starts");
         let client = Client { address, token: TOKEN.to_owned() };
         let (ended, thread) = (Mutex::new(ended), Some(thread.unwrap()));
-        Self { plane, sessions, client, shutdown, hurry, ended, thread }
+        Self { plane, sessions, client, shutdown, hurry, ended, thread, daemon }
     }
 
     /// A client with the admin's token.
     pub const fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The daemon behind which its sandbox is.
+    pub const fn daemon(&self) -> Option<&Envd> {
+        self.daemon.as_ref()
+    }
+
+    /// What to ask for to have another sandbox like `local`.
+    pub fn another(&self, name: &str) -> Value {
+        match &self.daemon {
+            None => json!({ "name": name }),
+            Some(daemon) => {
+                json!({ "name": name, "provider": "envd", "url": format!("http://{}", daemon.address()) })
+            }
+        }
     }
 
     /// What it serves.
@@ -152,10 +174,16 @@ impl Drop for Server {
 }
 
 async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
-    let Parts { options, shutdown, hurry, ready } = parts;
+    let Parts { options, url, shutdown, hurry, ready } = parts;
     let tokens = Tokens::load(Some(TOKEN), options.tokens).unwrap();
     let plane = Plane::new(Arc::clone(&runtime), options.settings, tokens);
-    Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap();
+    match url {
+        None => Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap(),
+        Some(url) => {
+            let new = NewEnvd { url, token: None, workdir: None };
+            plane.create_sandbox(Some("local"), NewSandbox::Envd(new)).unwrap();
+        }
+    }
     let listener = runtime.listen(Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
     let Address::Tcp(address) = *listener.address() else { panic!("it listens on TCP") };
     let service = Service::new(Arc::clone(&plane), Guard::default());

@@ -316,7 +316,7 @@ pub fn exec(token: &str, body: &Value, stream: bool) -> Request {
 }
 
 fn made(sandbox: &Arc<SimSandbox>) -> Made {
-    Made { sandbox: Arc::clone(sandbox) as _, kind: "sim", open_to_users: true }
+    Made { sandbox: Arc::clone(sandbox) as _, provider: "sim", url: None, workdir: None, open_to_users: true }
 }
 
 struct SimFactory {

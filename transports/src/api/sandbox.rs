@@ -1,6 +1,12 @@
 //! Sandboxes: to make, and as they are shown.
 
-use crate::plane::sandboxes::Entry;
+use crate::{
+    ApiError,
+    plane::{
+        envd::NewEnvd,
+        sandboxes::{Entry, NewSandbox},
+    },
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -9,7 +15,40 @@ use std::sync::Arc;
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateRequest {
     pub(crate) name: Option<String>,
-    pub(crate) cwd: Option<String>,
+    provider: Option<String>,
+    workdir: Option<String>,
+    url: Option<String>,
+    token: Option<String>,
+}
+
+impl CreateRequest {
+    /// What is asked for.
+    pub(crate) fn new_sandbox(self) -> Result<NewSandbox, ApiError> {
+        let Self { name: _, provider, workdir, url, token } = self;
+        let none = |field, given: &Option<String>| match given {
+            None => Ok(()),
+            Some(_) => {
+                let message = format!("{field}: a sandbox on this machine has none; its provider is `local`");
+                Err(ApiError::bad_field(field, "unexpected", message))
+            }
+        };
+        match provider.as_deref().unwrap_or("local") {
+            "local" => {
+                none("url", &url)?;
+                none("token", &token)?;
+                Ok(NewSandbox::Local { workdir })
+            }
+            "envd" => {
+                let missing =
+                    || ApiError::bad_field("url", "missing_field", "url: it says where the daemon is");
+                Ok(NewSandbox::Envd(NewEnvd { url: url.ok_or_else(missing)?, token, workdir }))
+            }
+            other => {
+                let message = format!("provider: {other:?} is none of `local` and `envd`");
+                Err(ApiError::bad_field("provider", "unknown_provider", message))
+            }
+        }
+    }
 }
 
 /// A sandbox.
@@ -17,17 +56,24 @@ pub(crate) struct CreateRequest {
 pub(crate) struct View<'a> {
     pub(crate) id: &'a str,
     pub(crate) name: &'a str,
-    pub(crate) kind: &'a str,
+    pub(crate) provider: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workdir: Option<&'a str>,
     pub(crate) state: &'a str,
     pub(crate) created_at_ms: i64,
 }
 
 impl<'a> From<&'a Entry> for View<'a> {
     fn from(entry: &'a Entry) -> Self {
+        let made = entry.made();
         Self {
             id: entry.id(),
             name: entry.name(),
-            kind: entry.kind(),
+            provider: made.provider,
+            url: made.url.as_deref(),
+            workdir: made.workdir.as_deref(),
             state: entry.state().name(),
             created_at_ms: entry.created_at_ms(),
         }

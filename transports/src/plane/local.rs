@@ -27,10 +27,13 @@ impl Local {
     }
 
     fn make(&self, directory: Option<PathBuf>) -> Made {
+        let workdir = directory.as_ref().map(|directory| directory.to_string_lossy().into_owned());
         let config = Config { user: self.user.clone(), directory };
         Made {
             sandbox: Arc::new(LocalSandbox::new(Arc::clone(&self.runtime), config)),
-            kind: "local",
+            provider: "local",
+            url: None,
+            workdir,
             open_to_users: self.user.is_some(),
         }
     }
@@ -50,13 +53,13 @@ impl Local {
 }
 
 impl Factory for Local {
-    fn create(&self, cwd: Option<&str>) -> Result<Made, ApiError> {
-        if let Some(cwd) = cwd
-            && !(Path::new(cwd).is_absolute() && !cwd.contains('\0') && Path::new(cwd).is_dir())
+    fn create(&self, workdir: Option<&str>) -> Result<Made, ApiError> {
+        if let Some(workdir) = workdir
+            && !(Path::new(workdir).is_absolute() && !workdir.contains('\0') && Path::new(workdir).is_dir())
         {
-            let message = format!("cwd: {cwd} is not the absolute path of a directory");
-            return Err(ApiError::bad_field("cwd", "bad_cwd", message));
+            let message = format!("workdir: {workdir} is not the absolute path of a directory");
+            return Err(ApiError::bad_field("workdir", "bad_workdir", message));
         }
-        Ok(self.make(cwd.map(PathBuf::from)))
+        Ok(self.make(workdir.map(PathBuf::from)))
     }
 }

@@ -7,11 +7,12 @@
 //! * [`processes`]: background processes, by whose they are; [`background`]: one of them; [`follow`], [`page`]: who follows
 //!   it, or polls it; [`tickets`]: what lets a WebSocket do so.
 //! * [`notices`]: what changes, for clients that are told that it did.
-//! * `local`: sandboxes on this machine (feature `local`).
+//! * `local`: sandboxes on this machine (feature `local`); [`envd`]: sandboxes behind a daemon.
 //! * [`shutdown`]: the end of it all.
 
 pub mod background;
 mod bell;
+pub mod envd;
 pub mod exec;
 pub mod follow;
 #[cfg(feature = "local")]

@@ -1,6 +1,6 @@
 //! Sandboxes by name.
 
-use super::{Plane, bell::Bell, lock, tokens::Caller};
+use super::{Plane, bell::Bell, envd::NewEnvd, lock, tokens::Caller};
 use crate::ApiError;
 use hangar_backends::Sandbox;
 use hangar_core::Close;
@@ -22,18 +22,34 @@ pub struct Sandboxes {
     bell: Arc<Bell>,
 }
 
-/// Makes sandboxes on request.
+/// Makes sandboxes on this machine on request.
 pub trait Factory: Send + Sync + 'static {
-    /// A sandbox whose commands run in `cwd`, or in the factory's own default.
-    fn create(&self, cwd: Option<&str>) -> Result<Made, ApiError>;
+    /// A sandbox whose commands run in `workdir`, or in the factory's own default.
+    fn create(&self, workdir: Option<&str>) -> Result<Made, ApiError>;
+}
+
+/// What a new sandbox is to be.
+#[derive(Clone, Debug)]
+pub enum NewSandbox {
+    /// One on this machine.
+    Local {
+        /// Where its commands run.
+        workdir: Option<String>,
+    },
+    /// One behind a daemon.
+    Envd(NewEnvd),
 }
 
 /// A sandbox that was made.
 pub struct Made {
     /// Where its commands run.
     pub sandbox: Arc<dyn Sandbox>,
-    /// What it is: `local`.
-    pub kind: &'static str,
+    /// What it is: `local` or `envd`.
+    pub provider: &'static str,
+    /// Where its daemon is, if it has one.
+    pub url: Option<String>,
+    /// Where its commands run that do not say so, where that is not the home of their user.
+    pub workdir: Option<String>,
     /// Whether tokens of the scope `user` may be granted it. A sandbox that runs as the server's own user is for
     /// admins alone.
     pub open_to_users: bool,
@@ -94,9 +110,9 @@ impl Entry {
         self.created_at_ms
     }
 
-    /// What it is: `local`.
-    pub const fn kind(&self) -> &'static str {
-        self.made.kind
+    /// What it is, and where.
+    pub const fn made(&self) -> &Made {
+        &self.made
     }
 
     /// Where its commands run.
@@ -220,7 +236,7 @@ impl Plane {
     }
 
     /// Makes a sandbox; its name is its id in lower case with `sandbox-` before it where the caller gave none.
-    pub fn create_sandbox(&self, name: Option<&str>, cwd: Option<&str>) -> Result<Arc<Entry>, ApiError> {
+    pub fn create_sandbox(&self, name: Option<&str>, new: NewSandbox) -> Result<Arc<Entry>, ApiError> {
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
@@ -236,15 +252,23 @@ impl Plane {
         if self.sandboxes.all().iter().any(|entry| entry.is_there() && entry.name == name) {
             return Err(taken(name));
         }
+        let made = match new {
+            NewSandbox::Local { workdir } => self.make_local(workdir.as_deref())?,
+            NewSandbox::Envd(new) => new.make(&self.runtime)?,
+        };
+        self.add_sandbox(name, made)
+    }
+
+    fn make_local(&self, workdir: Option<&str>) -> Result<Made, ApiError> {
         let factory = lock(&self.sandboxes.factory).clone();
         let factory = factory.ok_or_else(|| {
             ApiError::new(
                 StatusCode::CONFLICT,
                 "unsupported",
-                "this server makes no sandboxes: it was started without one on its machine (see --local)",
+                "this server makes no sandboxes on its machine: it was started without one (see --local)",
             )
         })?;
-        self.add_sandbox(name, factory.create(cwd)?)
+        factory.create(workdir)
     }
 
     /// Stops everything in a sandbox. Its streams end.

@@ -34,7 +34,8 @@ pub(super) fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 pub(super) async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let caller = call.caller(&CHANGE)?;
     let request: CreateRequest = call.json_or_default(&caller).await?;
-    let entry = call.plane.create_sandbox(request.name.as_deref(), request.cwd.as_deref())?;
+    let name = request.name.clone();
+    let entry = call.plane.create_sandbox(name.as_deref(), request.new_sandbox()?)?;
     let mut response = json(StatusCode::CREATED, &View::from(&*entry))?;
     if let Ok(location) = HeaderValue::from_str(&format!("/api/sandboxes/{}", entry.name())) {
         response.headers_mut().insert(LOCATION, location);

@@ -56,13 +56,18 @@ impl Envd {
                 threads.block_on(serve(Arc::new(threads.runtime()), token, &stopped, &ready));
                 threads.shutdown(Duration::from_secs(1));
             }
-            On::Smol => {
+            On::Smol | On::Envd => {
                 let threads = hangar_smol::Threads::new(0).unwrap();
                 threads.block_on(serve(Arc::new(threads.runtime()), token, &stopped, &ready));
             }
         });
         let address = started.recv_timeout(PATIENCE).expect("the daemon starts");
         Self { address, stop, thread: Some(thread.unwrap()) }
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A client that speaks JSON.

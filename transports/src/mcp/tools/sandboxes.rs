@@ -4,6 +4,7 @@ use super::{super::plane, Reply, RequestContext, arguments, error_schema, unknow
 use crate::{
     ApiError, Plane,
     api::sandbox::{ListView, View},
+    plane::sandboxes::NewSandbox,
 };
 use hangar_core::wire::mcp::types::Tool;
 use serde::{Deserialize, de::IgnoredAny};
@@ -31,7 +32,7 @@ struct CreateArguments {
     #[serde(rename = "action")]
     _action: IgnoredAny,
     name: Option<String>,
-    cwd: Option<String>,
+    workdir: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +49,9 @@ pub(super) fn tool() -> Tool {
         "properties": {
             "id": { "type": "string" },
             "name": { "type": "string" },
-            "kind": { "type": "string" },
+            "provider": { "enum": ["local", "envd"] },
+            "url": { "type": "string" },
+            "workdir": { "type": "string" },
             "state": { "enum": ["running", "paused", "destroyed"] },
             "created_at_ms": { "type": "integer" },
         },
@@ -56,7 +59,7 @@ pub(super) fn tool() -> Tool {
     Tool {
         name: "sandboxes",
         title: Some("Sandboxes"),
-        description: "Lists the sandboxes in which commands can run, makes one, or destroys one with everything that runs \
+        description: "Lists the sandboxes in which commands can run, makes one on this machine, or destroys one with everything that runs \
             in it. Making and destroying need an admin token.",
         input_schema: json!({
             "type": "object",
@@ -69,7 +72,7 @@ pub(super) fn tool() -> Tool {
                     "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$",
                     "description": "create: its name; one is made up without it",
                 },
-                "cwd": { "type": "string", "description": "create: the directory that its commands run in" },
+                "workdir": { "type": "string", "description": "create: the directory that its commands run in" },
                 "sandbox": { "type": "string", "description": "destroy: which one, by name or id" },
             },
         }),
@@ -98,9 +101,9 @@ pub(super) async fn call(
             json!(ListView::of(&plane.sandboxes().visible(caller)))
         }
         "create" => {
-            let CreateArguments { _action, name, cwd } = arguments(json)?;
+            let CreateArguments { _action, name, workdir } = arguments(json)?;
             admin_only(context)?;
-            let entry = plane.create_sandbox(name.as_deref(), cwd.as_deref())?;
+            let entry = plane.create_sandbox(name.as_deref(), NewSandbox::Local { workdir })?;
             json!({ "created": View::from(&*entry) })
         }
         "destroy" => {

@@ -1,0 +1,73 @@
+//! Finding a process again after its stream was lost.
+
+use super::{
+    Shared, Target,
+    rpc::{CallError, Head},
+    stream::{EventStream, Lost},
+};
+use hangar_core::wire::{
+    connect::Code,
+    envd::process::{ConnectRequest, Empty, ListResponse, ProcessSelector, SERVICE, StartEvent},
+};
+
+/// A process that was found, and where what follows begins.
+pub(super) struct Attached {
+    pub(super) stream: EventStream,
+    pub(super) start: StartEvent,
+}
+
+/// Why it was not.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotAttached {
+    /// The daemon does not know it, or not this output of it: how it ended will not be known.
+    #[error("the daemon does not know the process")]
+    Gone,
+    /// The daemon cannot be asked now.
+    #[error("{0}")]
+    Later(String),
+}
+
+impl From<CallError> for NotAttached {
+    fn from(error: CallError) -> Self {
+        match &error {
+            CallError::Refused(refused) if matches!(refused.code, Code::NotFound | Code::OutOfRange) => {
+                Self::Gone
+            }
+            CallError::Refused(_) | CallError::Unreachable(_) | CallError::Broken(_) => {
+                Self::Later(error.to_string())
+            }
+        }
+    }
+}
+
+/// Follows a process again, from `since` on where its daemon keeps its log.
+pub(super) async fn attach(
+    shared: &Shared,
+    target: &Target,
+    since: u64,
+    is_logged: bool,
+) -> Result<Attached, NotAttached> {
+    let head = Head { since: is_logged.then_some(since), ..Head::default() };
+    let selector = if is_logged { target.by_tag() } else { find(shared, target).await? };
+    let request = ConnectRequest { process: Some(selector) };
+    let mut stream = shared.rpc.open(&format!("{SERVICE}/Connect"), &head, &request).await?;
+    match stream.next(&*shared.runtime).await {
+        Ok(event) => match event.start {
+            Some(start) => Ok(Attached { stream, start }),
+            None => Err(NotAttached::Later("its first word was not that it runs".to_owned())),
+        },
+        Err(Lost::Ended(Some(error))) => Err(CallError::Refused(error).into()),
+        Err(lost) => Err(NotAttached::Later(lost.to_string())),
+    }
+}
+
+/// How a process is named to a daemon of E2B's: that finds one of several tags only, so it is looked for in the list. One
+/// that is not there has ended, and is known by its tag for 30 s.
+async fn find(shared: &Shared, target: &Target) -> Result<ProcessSelector, NotAttached> {
+    let list: ListResponse = shared.rpc.call(&format!("{SERVICE}/List"), &Head::default(), &Empty {}).await?;
+    let found = list.processes.iter().rfind(|process| process.tag.as_deref() == Some(&target.tag));
+    Ok(match found {
+        Some(process) => ProcessSelector { pid: Some(process.pid), tag: None },
+        None => target.by_tag(),
+    })
+}

@@ -1,0 +1,342 @@
+//! The task of one process: it owns the stream about it, and feeds the [`Process`].
+
+use super::{
+    Shared, Target,
+    attach::{self, Attached, NotAttached},
+    lanes::{Giving, Orders, Retry, There},
+    orders::Order,
+    start::Started,
+    stream::{EventStream, Lost},
+};
+use crate::{
+    Handle,
+    runtime::{BoxFuture, Deadline},
+    sandbox::Spec,
+};
+use bytes::Bytes;
+use hangar_core::{
+    Time,
+    log::{Channel, GapReason, Retention},
+    process::{Output, Process, Signal, Target as To},
+    wire::envd::{
+        event::{exit_of_end, exit_of_exited},
+        process::{DataEvent, ProcessEvent},
+    },
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// Events of one poll; after those the other tasks have their turn.
+const BUDGET: u32 = 16;
+
+/// A process whose daemon could not be reached for this long is given up.
+const GIVE_UP: Duration = Duration::from_secs(600);
+
+/// Drives one process to its end.
+pub(super) struct Driver {
+    there: There,
+    handle: Arc<Handle>,
+    is_tty: bool,
+    /// Nothing may be missing in what is read of it.
+    is_whole: bool,
+    link: Link,
+    /// Output that came, and that there was no room for.
+    rest: Option<Piece>,
+    orders: Orders,
+    giving: Giving,
+    deadline: Deadline,
+    closed: bool,
+}
+
+/// How the process is followed.
+enum Link {
+    Following(EventStream),
+    Lost {
+        since: Time,
+        retry: Retry,
+        attempt: Option<BoxFuture<'static, Result<Attached, NotAttached>>>,
+    },
+    /// All was told, or nobody wants to know any more.
+    Over,
+}
+
+/// How much came of following it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Flow {
+    /// Nothing.
+    Quiet,
+    /// The machine was told something.
+    Told,
+    /// So was it, and there is more.
+    Busy,
+}
+
+struct Piece {
+    channel: Channel,
+    ts_ms: i64,
+    data: Bytes,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        handle: &Arc<Handle>,
+        spec: &Spec,
+        target: Target,
+        started: Started,
+    ) -> Self {
+        let there = There {
+            shared: Arc::clone(shared),
+            target,
+            user: spec.user.clone(),
+            is_hangar: started.is_logged,
+        };
+        Self {
+            there,
+            handle: Arc::clone(handle),
+            is_tty: spec.process.tty.is_some(),
+            is_whole: matches!(spec.process.retention, Retention::UntilRead { .. }),
+            link: Link::Following(started.stream),
+            rest: None,
+            orders: Orders::default(),
+            giving: Giving::default(),
+            deadline: Deadline::default(),
+            closed: false,
+        }
+    }
+
+    /// Follows the process while there is room for what it prints.
+    fn follow(&mut self, now: Time, cx: &mut Context<'_>) -> Flow {
+        let mut told = Flow::Quiet;
+        for _ in 0..BUDGET {
+            if let Some(piece) = self.rest.take() {
+                self.print(piece, cx.waker());
+                told = Flow::Told;
+            }
+            let room = self.handle.drive(cx.waker(), |process| process.wants_output());
+            match &mut self.link {
+                Link::Over => return told,
+                Link::Following(stream) if room == 0 || self.rest.is_some() => {
+                    stream.pause();
+                    return told;
+                }
+                Link::Following(stream) => match stream.poll_next(&*self.there.shared.runtime, cx) {
+                    Poll::Pending => return told,
+                    Poll::Ready(Ok(event)) => self.hear(event, cx.waker()),
+                    Poll::Ready(Err(lost)) => self.lost(&lost, now),
+                },
+                Link::Lost { .. } => {
+                    if !self.look(now, cx) {
+                        return told;
+                    }
+                }
+            }
+            told = Flow::Told;
+        }
+        cx.waker().wake_by_ref();
+        Flow::Busy
+    }
+
+    fn hear(&mut self, event: ProcessEvent, driver: &Waker) {
+        if let Some(data) = event.data {
+            self.came(data, driver);
+        }
+        if let Some(exited) = event.exited {
+            self.handle.drive(driver, |process| process.handle_exit(exit_of_exited(&exited)));
+        }
+        let is_hangar = self.there.is_hangar;
+        if let Some(end) = event.end {
+            self.handle.drive(driver, |process| {
+                process.handle_exit(exit_of_end(&end));
+                if end.drain_timed_out {
+                    process.handle_output_given_up();
+                }
+                process.handle_end_of_output();
+                // hangar's daemon has ended the rest of it, or is about to.
+                if is_hangar {
+                    process.handle_group_gone();
+                }
+            });
+            self.link = Link::Over;
+        }
+    }
+
+    /// Output, which may have come before, and before which some may be missing.
+    fn came(&mut self, data: DataEvent, driver: &Waker) {
+        let DataEvent { stdout, stderr, pty, seq, offset, ts_ms } = data;
+        let ts_ms = ts_ms.unwrap_or_else(|| self.there.shared.runtime.wall_ms());
+        let printed = [(Channel::Stdout, stdout), (Channel::Stderr, stderr), (Channel::Tty, pty)];
+        for (channel, mut data) in printed.into_iter().filter_map(|(channel, data)| Some((channel, data?))) {
+            if let (true, Some(seq), Some(offset)) = (self.there.is_hangar, seq, offset) {
+                let end = self.handle.look(|process| process.log().end_offset());
+                if offset > end {
+                    self.missing(seq, offset, GapReason::Evicted, driver);
+                }
+                let known = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+                data = data.slice(known.min(data.len())..);
+            }
+            if !data.is_empty() {
+                self.print(Piece { channel, ts_ms, data }, driver);
+            }
+        }
+    }
+
+    fn print(&mut self, piece: Piece, driver: &Waker) {
+        let Piece { channel, ts_ms, mut data } = piece;
+        let is_framed = self.there.is_hangar;
+        let taken = self.handle.drive(driver, |process| {
+            if is_framed {
+                process.handle_frame(channel, ts_ms, &data)
+            } else {
+                process.handle_output(channel, ts_ms, &data)
+            }
+        });
+        let rest = data.split_off(taken.min(data.len()));
+        if !rest.is_empty() {
+            self.rest = Some(Piece { channel, ts_ms, data: rest });
+        }
+    }
+
+    /// Output is missing. Where nothing may be, the process is ended: its reader would not know.
+    fn missing(&mut self, seq: u64, offset: u64, reason: GapReason, driver: &Waker) {
+        if self.is_whole {
+            self.give_up("some of its output is missing", driver);
+        } else {
+            self.handle.drive(driver, |process| process.handle_output_lost(seq, offset, reason));
+        }
+    }
+
+    fn give_up(&mut self, why: &str, driver: &Waker) {
+        tracing::warn!(process.id = self.handle.id(), why, "a process is given up");
+        self.link = Link::Over;
+        self.orders.push(Order::Signal { signal: Signal::KILL, to: To::Group });
+        self.handle.drive(driver, Process::handle_lost);
+    }
+
+    fn lost(&mut self, lost: &Lost, now: Time) {
+        tracing::info!(process.id = self.handle.id(), %lost, "the stream about a process is lost; it is looked for");
+        // What answers there next may be another daemon.
+        *self.there.shared.known() = None;
+        self.link = Link::Lost { since: now, retry: Retry::default(), attempt: None };
+    }
+
+    /// Looks for the process. Returns whether something has become of that.
+    fn look(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
+        let Link::Lost { since, retry, attempt } = &mut self.link else { return false };
+        if attempt.is_none() {
+            if now.since(*since) >= GIVE_UP {
+                self.give_up("its daemon cannot be reached", cx.waker());
+                return true;
+            }
+            if !retry.is_due(now) {
+                return false;
+            }
+            let There { shared, target, is_hangar, .. } = self.there.clone();
+            let from = self.handle.look(|process| process.log().end_offset());
+            *attempt = Some(Box::pin(async move { attach::attach(&shared, &target, from, is_hangar).await }));
+        }
+        let Some(attempting) = attempt else { return false };
+        let Poll::Ready(found) = attempting.as_mut().poll(cx) else { return false };
+        *attempt = None;
+        match found {
+            Ok(Attached { stream, start }) => {
+                let (end, newest) =
+                    self.handle.look(|process| (process.log().end_offset(), process.log().newest_seq()));
+                self.link = Link::Following(stream);
+                match (start.seq, start.offset) {
+                    (Some(seq), Some(offset)) if self.there.is_hangar => {
+                        if offset > end {
+                            self.missing(seq, offset, GapReason::Evicted, cx.waker());
+                        }
+                    }
+                    // How much is not known: the cursor moves by one, so that it is a gap.
+                    (..) => self.missing(newest + 2, end + 1, GapReason::Disconnected, cx.waker()),
+                }
+            }
+            Err(NotAttached::Gone) => self.give_up("its daemon does not know it any more", cx.waker()),
+            Err(NotAttached::Later(why)) => {
+                tracing::debug!(process.id = self.handle.id(), why, "it was not found");
+                retry.failed(now);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn wakes_at(&self) -> Option<Time> {
+        let looks_at = match &self.link {
+            Link::Lost { retry, attempt: None, .. } => retry.at(),
+            Link::Lost { .. } | Link::Following(_) | Link::Over => None,
+        };
+        let gives_at = self.giving.wakes_at().filter(|_| matches!(self.link, Link::Following(_)));
+        [looks_at, self.orders.wakes_at(), gives_at].into_iter().flatten().min()
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            let now = this.there.shared.runtime.now();
+            let (output, is_over) =
+                this.handle.drive(cx.waker(), |process| (process.poll_output(now), process.is_over()));
+            let at = match output {
+                Output::Wait(at) => at,
+                Output::Terminate => {
+                    this.orders.push(Order::Terminate);
+                    continue;
+                }
+                Output::Sweep => {
+                    this.orders.push(Order::Sweep);
+                    continue;
+                }
+                Output::Signal { signal, to } => {
+                    this.orders.push(Order::Signal { signal, to });
+                    continue;
+                }
+                Output::Resize(size) => {
+                    this.orders.push(Order::Resize(size));
+                    continue;
+                }
+                Output::Closed => {
+                    this.closed = true;
+                    continue;
+                }
+            };
+            if is_over && !matches!(this.link, Link::Over) {
+                // The rest of its output, if there is one, is the daemon's to read and drop.
+                this.link = Link::Over;
+                this.handle.drive(cx.waker(), Process::handle_end_of_output);
+                continue;
+            }
+            let swept = this.orders.poll(&this.there, !this.closed, now, cx).is_ready();
+            if swept {
+                this.handle.drive(cx.waker(), Process::handle_swept);
+            }
+            // Where it cannot be found nothing can be given to it.
+            if let Link::Following(_) = this.link {
+                this.giving.poll(&this.there, &this.handle, this.is_tty, now, cx);
+            }
+            let flow = this.follow(now, cx);
+            if flow == Flow::Busy {
+                return Poll::Pending;
+            }
+            if this.closed && this.orders.is_empty() {
+                this.there.shared.release(&this.handle);
+                return Poll::Ready(());
+            }
+            let at = at.into_iter().chain(this.wakes_at()).min();
+            let told = swept || flow == Flow::Told;
+            if !told && this.deadline.poll(&*this.there.shared.runtime, at, cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}

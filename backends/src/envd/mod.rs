@@ -1,0 +1,357 @@
+//! Sandboxes behind a daemon that speaks the protocol of E2B's envd: `hangar-envd`, or envd itself.
+//!
+//! ```text
+//!  start ──► the daemon starts it ──► driver ◄── events, on a connection of its own
+//!                                      │ feeds the Process, carries out what that asks for by calls
+//!                                      └ the connection breaks: it is found again by its tag
+//! ```
+//!
+//! * `hangar-envd` keeps the log of a process beside it, and the one here is its mirror, frame by frame: what was cut goes on
+//!   where it was, and so does a server that starts again. With envd the log is here, and what is printed while the
+//!   connection is lost is a gap.
+//! * A daemon that cannot be reached is asked again and again, for ten minutes; a process that it does not know any more
+//!   is lost: how it ended is not known.
+//! * What is asked of a process is asked at most once where the answer was lost, except for its end.
+//!
+//! See `docs/envd.md` for the protocol.
+
+mod attach;
+mod driver;
+mod lanes;
+mod orders;
+mod rpc;
+mod start;
+mod stream;
+
+use crate::{
+    Handle, Runtime, Sandbox,
+    net::url::Url,
+    runtime::{BoxFuture, until},
+    sandbox::{Capabilities, SandboxError, Spec, StartError},
+};
+use driver::Driver;
+use hangar_core::{
+    process::{Process, StartFailure},
+    wire::{
+        connect::Code,
+        envd::{
+            filesystem::{EntryResponse, PathRequest, SERVICE as FILESYSTEM},
+            process::ProcessSelector,
+        },
+    },
+};
+use hyper::header::HeaderValue;
+use rpc::{CallError, Head, Rpc};
+use start::{Daemon, Started};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    time::Duration,
+};
+use tokio::sync::{Notify, oneshot};
+
+/// How long [`Sandbox::destroy`] waits for what was told to end.
+const DESTROY: Duration = Duration::from_secs(10);
+
+/// How often a daemon is asked what it is, while connections to it break.
+const TRIES: u32 = 5;
+
+/// Numbers from here on are given to what never ran.
+const NEVER_RAN: u32 = 1 << 30;
+
+/// A daemon, and how commands run there.
+#[derive(Clone)]
+pub struct Config {
+    /// Where it is.
+    pub url: Url,
+    /// The token that it asks for.
+    pub token: Option<HeaderValue>,
+    /// Where commands run that do not say so, and what a relative directory is relative to; the home of the user
+    /// without it.
+    pub workdir: Option<String>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("url", &self.url)
+            .field("workdir", &self.workdir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A sandbox behind a daemon. Dropping it leaves its processes as they are.
+pub struct EnvdSandbox {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Arc<dyn Runtime>,
+    rpc: Rpc,
+    workdir: Option<String>,
+    table: Mutex<Table>,
+    /// What is known of the daemon; None before it was asked, and after a connection broke: it may be another one now.
+    daemon: Mutex<Option<Daemon>>,
+    /// A process was let go of.
+    left: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    processes: BTreeMap<String, Arc<Handle>>,
+    destroyed: bool,
+}
+
+/// A process, as its daemon knows it.
+#[derive(Clone, Debug)]
+struct Target {
+    tag: String,
+    /// None before it has started.
+    pid: Option<u32>,
+}
+
+impl Target {
+    fn new(tag: &str, pid: Option<u32>) -> Self {
+        Self { tag: tag.to_owned(), pid }
+    }
+
+    fn by_tag(&self) -> ProcessSelector {
+        ProcessSelector { pid: None, tag: Some(self.tag.clone()) }
+    }
+
+    fn by_pid(&self) -> ProcessSelector {
+        ProcessSelector { pid: self.pid, tag: None }
+    }
+}
+
+impl EnvdSandbox {
+    /// A sandbox behind the daemon of `config`, which is not asked before it is needed.
+    pub fn new(runtime: Arc<dyn Runtime>, config: Config) -> Self {
+        let Config { url, token, workdir } = config;
+        let shared = Shared {
+            rpc: Rpc::new(Arc::clone(&runtime), url, token),
+            runtime,
+            workdir,
+            table: Mutex::default(),
+            daemon: Mutex::default(),
+            left: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+impl fmt::Debug for EnvdSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvdSandbox")
+            .field("processes", &self.shared.lock().processes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sandbox for EnvdSandbox {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            streaming: true,
+            stdin: true,
+            stdin_end: true,
+            tty: true,
+            signals: true,
+            users: true,
+            pause: false,
+        }
+    }
+
+    fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let mut process = Process::new(spec.process.clone(), shared.runtime.now());
+            if !spec.stdin {
+                process.handle_stdin_closed();
+            }
+            let handle = Handle::new(spec.id.clone(), process);
+            shared.insert(&handle)?;
+            // A task of its own from here: whoever asked may go away while the command is being started.
+            let (tell, told) = oneshot::channel();
+            shared.runtime.spawn(Box::pin(run(Arc::clone(shared), handle, spec, tell)));
+            told.await.unwrap_or_else(|_| Err(StartError::Broken("the server is ending".to_owned())))
+        })
+    }
+
+    fn pause(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async { Err(SandboxError::Unsupported("paused: its daemon cannot do that")) })
+    }
+
+    fn resume(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async { Err(SandboxError::Unsupported("resumed: its daemon cannot do that")) })
+    }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async {
+            let shared = &self.shared;
+            shared.lock().destroyed = true;
+            for handle in self.processes() {
+                handle.command(|process| {
+                    process.abandon_output();
+                    process.kill();
+                });
+            }
+            until(&*shared.runtime, shared.runtime.now() + DESTROY, shared.emptied()).await;
+            match self.processes().len() {
+                0 => Ok(()),
+                left => Err(SandboxError::Left(left)),
+            }
+        })
+    }
+
+    fn processes(&self) -> Vec<Arc<Handle>> {
+        self.shared.lock().processes.values().cloned().collect()
+    }
+
+    fn ends_with_server(&self) -> bool {
+        false
+    }
+}
+
+impl Shared {
+    /// What is known of the daemon; it is asked where nothing is.
+    async fn daemon(&self) -> Result<Daemon, CallError> {
+        if let Some(daemon) = self.known().clone() {
+            return Ok(daemon);
+        }
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.ask().await {
+                // To ask again does no harm.
+                Err(CallError::Broken(_)) if tries < TRIES => {}
+                daemon => return daemon,
+            }
+        }
+    }
+
+    async fn ask(&self) -> Result<Daemon, CallError> {
+        let is_hangar = self.rpc.is_hangar().await?;
+        let mut shell = "/bin/sh";
+        for bash in ["/bin/bash", "/usr/bin/bash"] {
+            if self.is_there(bash).await? {
+                shell = bash;
+                break;
+            }
+        }
+        let daemon = Daemon { is_hangar, shell };
+        *self.known() = Some(daemon.clone());
+        Ok(daemon)
+    }
+
+    async fn is_there(&self, path: &str) -> Result<bool, CallError> {
+        let request = PathRequest { path: path.to_owned() };
+        let method = format!("{FILESYSTEM}/Stat");
+        match self.rpc.call::<_, EntryResponse>(&method, &Head::default(), &request).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Refused(error)) if error.code != Code::Unauthenticated => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Daemon>> {
+        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a command runs.
+    fn cwd(&self, spec: &Spec) -> Option<String> {
+        match (&spec.cwd, &self.workdir) {
+            (Some(cwd), Some(workdir)) if !cwd.starts_with(['/', '~']) => {
+                Some(format!("{}/{cwd}", workdir.trim_end_matches('/')))
+            }
+            (Some(cwd), _) => Some(cwd.clone()),
+            (None, workdir) => workdir.clone(),
+        }
+    }
+
+    fn insert(&self, handle: &Arc<Handle>) -> Result<(), StartError> {
+        let mut table = self.lock();
+        if table.destroyed {
+            return Err(StartError::Destroyed);
+        }
+        table.processes.insert(handle.id().to_owned(), Arc::clone(handle));
+        Ok(())
+    }
+
+    /// The driver lets go of a process.
+    fn release(&self, handle: &Handle) {
+        handle.release();
+        self.lock().processes.remove(handle.id());
+        self.left.notify_waiters();
+    }
+
+    async fn emptied(&self) {
+        loop {
+            let mut left = std::pin::pin!(self.left.notified());
+            left.as_mut().enable();
+            if self.lock().processes.is_empty() {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task of one process: starts it, tells who asked, and drives it to its end.
+async fn run(
+    shared: Arc<Shared>,
+    handle: Arc<Handle>,
+    spec: Spec,
+    tell: oneshot::Sender<Result<Arc<Handle>, StartError>>,
+) {
+    let tag = format!("hangar:{}", spec.id);
+    let (told, driver) = match start::start(&shared, &spec, &tag).await {
+        Ok(started) if started.is_logged && started.pid >= NEVER_RAN => {
+            let failure = failure(&shared, started).await;
+            let (now, ts_ms) = (shared.runtime.now(), shared.runtime.wall_ms());
+            handle.drive(Waker::noop(), |process| {
+                process.handle_start_failed(&failure, ts_ms);
+                process.poll_output(now)
+            });
+            (Ok(Arc::clone(&handle)), None)
+        }
+        Ok(started) => {
+            handle.drive(Waker::noop(), |process| process.handle_started(Some(started.pid)));
+            let driver = Driver::new(&shared, &handle, &spec, Target::new(&tag, Some(started.pid)), started);
+            (Ok(Arc::clone(&handle)), Some(driver))
+        }
+        Err(error) => (Err(error), None),
+    };
+    if driver.is_none() {
+        shared.release(&handle);
+    }
+    if tell.send(told).is_err() {
+        // Whoever asked went away before there was anything to know it by.
+        handle.command(|process| {
+            process.abandon_output();
+            process.kill();
+        });
+    }
+    if let Some(driver) = driver {
+        driver.await;
+    }
+}
+
+/// Why a command never ran, as its daemon says it: on its standard error.
+async fn failure(shared: &Shared, mut started: Started) -> StartFailure {
+    let mut message = Vec::new();
+    let mut code = 126;
+    while let Ok(event) = started.stream.next(&*shared.runtime).await {
+        message.extend_from_slice(&event.data.and_then(|data| data.stderr).unwrap_or_default());
+        if let Some(end) = event.end {
+            code = end.exit_code;
+            break;
+        }
+    }
+    StartFailure { code, message: String::from_utf8_lossy(&message).trim_end_matches('\n').to_owned() }
+}

@@ -1,0 +1,266 @@
+//! Calls to a daemon: each message in protobuf, each stream on a connection of its own.
+
+use super::stream::EventStream;
+use crate::{
+    Runtime,
+    net::{
+        client::{connect, handshake},
+        url::Url,
+    },
+    runtime::until,
+};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use bytes::{Bytes, BytesMut};
+use hangar_core::wire::{
+    connect::{
+        Codec, Kind, RpcError, envelope,
+        head::{KEEP_ALIVE, PROTOCOL_VERSION, TIMEOUT, content_type},
+    },
+    envd::{Message, decode, encode},
+};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    client::conn::http1::SendRequest,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    http::request::Builder,
+};
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A call has its answer within this, and a stream its first bytes.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a silent stream is to give a sign of life.
+const PING: Duration = Duration::from_secs(20);
+
+/// The longest answer that is read.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// Connections that are kept for the next calls.
+const MAX_IDLE: usize = 4;
+
+const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// A daemon, and how it is called.
+pub(super) struct Rpc {
+    runtime: Arc<dyn Runtime>,
+    url: Url,
+    token: Option<HeaderValue>,
+    idle: Mutex<Vec<Sender>>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    /// Nothing was asked.
+    #[error("it cannot be reached: {0}")]
+    Unreachable(io::Error),
+    /// It was asked, and may have done it.
+    #[error("the connection to it broke: {0}")]
+    Broken(String),
+    /// It answered that it did not.
+    #[error(transparent)]
+    Refused(#[from] RpcError),
+}
+
+impl From<hyper::Error> for CallError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// What the headers of a call say beside its message.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Head<'a> {
+    /// As whom; the daemon's default without it.
+    pub(super) user: Option<&'a str>,
+    /// For how long; on a start, the life of the process.
+    pub(super) timeout: Option<Duration>,
+    /// `Hangar-Retention: until-read`.
+    pub(super) until_read: bool,
+    /// `Hangar-Log`.
+    pub(super) log: Option<u64>,
+    /// `Hangar-Since`.
+    pub(super) since: Option<u64>,
+}
+
+impl Head<'_> {
+    fn add(&self, mut request: Builder) -> Builder {
+        if let Some(user) = self.user {
+            let credentials = BASE64_STANDARD.encode(format!("{user}:"));
+            request = request.header(AUTHORIZATION, format!("Basic {credentials}"));
+        }
+        if let Some(timeout) = self.timeout {
+            // 0 would be over at once, and there are ten digits.
+            request = request.header(TIMEOUT, timeout.as_millis().clamp(1, 9_999_999_999).to_string());
+        }
+        if self.until_read {
+            request = request.header("hangar-retention", "until-read");
+        }
+        for (name, value) in [("hangar-log", self.log), ("hangar-since", self.since)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        request
+    }
+}
+
+impl Rpc {
+    pub(super) fn new(runtime: Arc<dyn Runtime>, url: Url, token: Option<HeaderValue>) -> Self {
+        let token = token.map(|mut token| {
+            token.set_sensitive(true);
+            token
+        });
+        Self { runtime, url, token, idle: Mutex::default() }
+    }
+
+    /// Calls a method of one answer: `process.Process/SendSignal`.
+    pub(super) async fn call<Q: Message, A: Message>(
+        &self,
+        method: &str,
+        head: &Head<'_>,
+        message: &Q,
+    ) -> Result<A, CallError> {
+        let mut body = BytesMut::new();
+        encode(Codec::Proto, message, &mut body);
+        let request = head.add(self.request(Method::POST, &format!("/{method}")));
+        let request = with_body(request, Kind::Unary, body.freeze())?;
+        let (status, body) = self.answer(request).await?;
+        match status {
+            StatusCode::OK => Ok(decode(Codec::Proto, &body)?),
+            status => Err(RpcError::of_http(status.as_u16(), &body).into()),
+        }
+    }
+
+    /// Opens a stream about a process. It is closed when it is dropped.
+    pub(super) async fn open<Q: Message>(
+        &self,
+        method: &str,
+        head: &Head<'_>,
+        message: &Q,
+    ) -> Result<EventStream, CallError> {
+        let mut body = BytesMut::new();
+        envelope::write(0, &mut body, |out| encode(Codec::Proto, message, out));
+        let request = head.add(self.request(Method::POST, &format!("/{method}")));
+        let request = request.header(KEEP_ALIVE, PING.as_secs());
+        let request = with_body(request, Kind::Stream, body.freeze())?;
+        self.within(async {
+            let response = self.new_connection().await?.send_request(request).await?;
+            let status = response.status();
+            if status == StatusCode::OK {
+                return Ok(EventStream::new(response.into_body()));
+            }
+            Err(RpcError::of_http(status.as_u16(), &whole(response).await?).into())
+        })
+        .await
+    }
+
+    /// Whether it is there, and whether it is hangar's own.
+    pub(super) async fn is_hangar(&self) -> Result<bool, CallError> {
+        let request = self.request(Method::GET, "/health").body(Full::default()).map_err(unsendable)?;
+        self.within(async {
+            let (response, sender) = self.send(request).await?;
+            let (status, is_hangar) = (response.status(), response.headers().contains_key("hangar-envd"));
+            let body = whole(response).await?;
+            if !status.is_success() {
+                return Err(RpcError::of_http(status.as_u16(), &body).into());
+            }
+            self.keep(sender);
+            Ok(is_hangar)
+        })
+        .await
+    }
+
+    fn request(&self, method: Method, path: &str) -> Builder {
+        let uri = format!("{}{path}", self.url.path());
+        let mut request = Request::builder().method(method).uri(uri).header(HOST, self.url.authority());
+        if let Some(token) = &self.token {
+            request = request.header(ACCESS_TOKEN, token);
+        }
+        request
+    }
+
+    async fn answer(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), CallError> {
+        self.within(async {
+            let (response, sender) = self.send(request).await?;
+            let status = response.status();
+            let body = whole(response).await?;
+            self.keep(sender);
+            Ok((status, body))
+        })
+        .await
+    }
+
+    /// Sends a request on a connection that is there, or on a new one. What went out is not sent again.
+    async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Sender), CallError> {
+        while let Some(mut sender) = self.take_idle() {
+            if sender.ready().await.is_err() {
+                continue;
+            }
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, sender)),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(error.into_error().into()),
+                },
+            }
+        }
+        let mut sender = self.new_connection().await?;
+        let response = sender.send_request(request).await?;
+        Ok((response, sender))
+    }
+
+    async fn new_connection(&self) -> Result<Sender, CallError> {
+        let io = connect(&*self.runtime, &self.url).await.map_err(CallError::Unreachable)?;
+        Ok(handshake(&self.runtime, io).await?)
+    }
+
+    fn keep(&self, sender: Sender) {
+        let mut idle = self.idle();
+        if idle.len() < MAX_IDLE {
+            idle.push(sender);
+        }
+    }
+
+    fn take_idle(&self) -> Option<Sender> {
+        self.idle().pop()
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Sender>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn within<T>(&self, work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        let answer = until(&*self.runtime, self.runtime.now() + CALL_TIMEOUT, work).await;
+        answer.unwrap_or_else(|| {
+            Err(CallError::Broken(format!("there was no answer within {} s", CALL_TIMEOUT.as_secs())))
+        })
+    }
+}
+
+fn with_body(request: Builder, kind: Kind, body: Bytes) -> Result<Request<Full<Bytes>>, CallError> {
+    let request =
+        request.header(CONTENT_TYPE, content_type(kind, Codec::Proto)).header(PROTOCOL_VERSION, "1");
+    request.body(Full::new(body)).map_err(unsendable)
+}
+
+/// Something in it cannot stand in a header: a user's name with a line end.
+fn unsendable(error: hyper::http::Error) -> CallError {
+    CallError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Bytes, CallError> {
+    let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+    body.map(|body| body.to_bytes()).map_err(|error| CallError::Broken(error.to_string()))
+}
