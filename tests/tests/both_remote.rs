@@ -1,13 +1,14 @@
 //! A sandbox behind a daemon, where the way to it breaks and comes back.
 //!
 //! What is the same as on this machine is in the other suites, which run behind a daemon as well.
+#![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use hangar_core::exec::ExecResult;
 use hangar_tests::{
     on_both,
     real::{
-        Call, Client, Envd, Folder, Gate, Mark, On, Reply, Server, is_root, line, proxy::Proxy, skip,
-        wait_until,
+        Call, Folder, Gate, Mark, On,
+        far::{Far, PROCESSES},
+        is_root, line, skip, wait_until,
     },
 };
 use serde_json::{Value, json};
@@ -26,71 +27,6 @@ on_both! {
     a_daemon_that_started_again_has_lost_its_processes
     commands_run_where_and_as_whom_they_are_told
     a_daemon_asks_for_its_token
-}
-
-const PROCESSES: &str = "/api/sandboxes/far/processes";
-
-/// A server, and a sandbox `far` whose daemon is behind something that can be cut.
-struct Far {
-    server: Server,
-    proxy: Proxy,
-    envd: Envd,
-}
-
-impl Far {
-    fn new(on: On) -> Self {
-        let (server, envd) = (on.start(), on.envd());
-        let proxy = Proxy::start(envd.address());
-        let far = Self { server, proxy, envd };
-        let reply = far.make(&json!({}));
-        assert_eq!(reply.status, 201, "{reply:?}");
-        far
-    }
-
-    fn make(&self, more: &Value) -> Reply {
-        let url = format!("http://{}", self.proxy.address());
-        let mut request = json!({ "name": "far", "provider": "envd", "url": url });
-        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        self.client().post("/api/sandboxes", &request)
-    }
-
-    fn client(&self) -> &Client {
-        self.server.client()
-    }
-
-    /// Runs a command as a stream, to its result.
-    fn exec(&self, call: &Call) -> ExecResult {
-        self.client().stream_in("far", call).collect().result
-    }
-
-    /// Nobody reaches the daemon.
-    fn leave(&self) {
-        self.proxy.refuse(true);
-        self.proxy.cut();
-    }
-
-    fn come_back(&self) {
-        self.proxy.refuse(false);
-    }
-
-    fn start(&self, request: &Value) -> String {
-        let reply = self.client().post(PROCESSES, request);
-        assert_eq!(reply.status, 201, "{reply:?}");
-        reply.json()["process_id"].as_str().unwrap().to_owned()
-    }
-
-    fn show(&self, process: &str, query: &str) -> Value {
-        self.client().get(&format!("{PROCESSES}/{process}{query}")).json()
-    }
-
-    fn wait_until_ended(&self, process: &str) -> Value {
-        wait_until("it has ended", || self.show(process, "")["state"] == "exited");
-        self.show(process, "")
-    }
-
-    fn output(&self, process: &str) -> String {
-        self.show(process, "?since=0")["output"].as_str().unwrap().to_owned()
-    }
 }
 
 fn a_sandbox_is_made_where_a_daemon_is(on: On) {

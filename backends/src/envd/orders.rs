@@ -162,8 +162,8 @@ async fn send(there: &There, signal: Signal, to: process::Target) -> Result<(), 
     }
     let Some(pid) = there.target.pid else { return Ok(()) };
     let (number, to) = (signal.number(), if group { "-" } else { "" });
-    // Where it leads no group, it alone.
-    let line = format!("kill -{number} -- {to}{pid} 2>/dev/null || kill -{number} -- {pid}");
+    // Where it leads no group, it alone. No `--`: not every shell knows that here.
+    let line = format!("kill -{number} {to}{pid} 2>/dev/null || kill -{number} {pid}");
     let config = ProcessConfig {
         cmd: "/bin/sh".to_owned(),
         args: vec!["-c".to_owned(), line],

@@ -32,8 +32,11 @@ const LOOKS: [Duration; 6] = [
     Duration::from_millis(1600),
 ];
 
-/// Makes a command the leader of a group of its own, where the daemon does not and there is a program for it.
-const SETSID: &str = r#"command -v setsid >/dev/null && exec setsid "$@"; exec "$@""#;
+/// Makes a command the leader of a group of its own, where it is not and there is a program for it: that of one that is
+/// would make another process of it.
+const SETSID: &str = r#"read -r _ _ _ _ group _ </proc/$$/stat
+[ "$group" = $$ ] || ! command -v setsid >/dev/null || exec setsid "$@"
+exec "$@""#;
 
 /// A process that runs at the daemon, and the stream about it.
 pub(super) struct Started {

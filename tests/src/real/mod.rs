@@ -8,6 +8,7 @@
 //! * [`mcp`]: a client of MCP; [`session`]: one of its revisions of 2025;
 //!   [`stdio`]: one that starts `hangar mcp`.
 //! * [`envd`]: a daemon in this process, and a client of it.
+//! * [`far`]: a sandbox behind a daemon that can be cut off.
 //! * [`machine`]: this machine: what still runs, named pipes to hold a command up, folders.
 //! * [`binary`]: the `hangar` command, built and started.
 //! * [`peers`]: programs of others.
@@ -25,6 +26,7 @@
 pub mod binary;
 pub mod client;
 pub mod envd;
+pub mod far;
 pub mod machine;
 pub mod mcp;
 pub mod peers;

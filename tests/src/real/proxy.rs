@@ -21,6 +21,8 @@ struct Shared {
     server: SocketAddr,
     open: Vec<TcpStream>,
     refuse: bool,
+    /// Neither side hears that the other is hangar.
+    plain: bool,
     /// Bytes after which connections break that the server answers with more than that, one after the other.
     cuts: VecDeque<usize>,
 }
@@ -30,7 +32,7 @@ impl Proxy {
     pub fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Shared { server, open: Vec::new(), refuse: false, cuts: VecDeque::new() };
+        let shared = Shared { server, open: Vec::new(), refuse: false, plain: false, cuts: VecDeque::new() };
         let shared = Arc::new(Mutex::new(shared));
         let of_all = Arc::downgrade(&shared);
         thread::spawn(move || {
@@ -46,8 +48,9 @@ impl Proxy {
                 let Ok(server) = TcpStream::connect(server) else { continue };
                 let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 shared.lock().unwrap().open.extend([up.try_clone().unwrap(), down.try_clone().unwrap()]);
-                thread::spawn(move || pump(up, server, None));
-                thread::spawn(move || pump(down, client, Some(&shared)));
+                let plain = shared.lock().unwrap().plain;
+                thread::spawn(move || pump(up, server, plain, None));
+                thread::spawn(move || pump(down, client, plain, Some(&shared)));
             }
         });
         Self { address, shared }
@@ -76,6 +79,12 @@ impl Proxy {
         self.shared.lock().unwrap().server = server;
     }
 
+    /// What is hangar's own in the heads of requests and answers is called something else from here on: each side takes the
+    /// other for one of E2B's.
+    pub fn hide_hangar(&self) {
+        self.shared.lock().unwrap().plain = true;
+    }
+
     /// Whether new connections are closed at once.
     pub fn refuse(&self, refuse: bool) {
         self.shared.lock().unwrap().refuse = refuse;
@@ -92,10 +101,13 @@ impl Drop for Proxy {
 }
 
 /// Passes bytes on until one side ends.
-fn pump(mut from: TcpStream, mut to: TcpStream, shared: Option<&Mutex<Shared>>) {
+fn pump(mut from: TcpStream, mut to: TcpStream, plain: bool, shared: Option<&Mutex<Shared>>) {
     let mut buffer = [0; 4096];
     let mut passed = 0;
     while let Ok(len @ 1..) = from.read(&mut buffer) {
+        if plain {
+            hide(&mut buffer[..len]);
+        }
         passed += len;
         let mut keep = len;
         if let Some(shared) = shared {
@@ -112,4 +124,14 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: Option<&Mutex<Shared>>) 
     }
     from.shutdown(Shutdown::Both).ok();
     to.shutdown(Shutdown::Both).ok();
+}
+
+/// Renames the headers. A head is sent at once, so it is in one piece.
+fn hide(bytes: &mut [u8]) {
+    const NAME: &[u8] = b"\r\nhangar-";
+    for at in 0..bytes.len().saturating_sub(NAME.len() - 1) {
+        if bytes[at..at + NAME.len()].eq_ignore_ascii_case(NAME) {
+            bytes[at + 2..at + 8].copy_from_slice(b"nobody");
+        }
+    }
 }
