@@ -41,6 +41,9 @@ const PING: Duration = Duration::from_secs(20);
 /// The longest answer that is read.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
+/// How many connections may break before a request is on its way.
+const TRIES: u32 = 3;
+
 /// Connections that are kept for the next calls.
 const MAX_IDLE: usize = 4;
 
@@ -153,7 +156,7 @@ impl Rpc {
         let request = request.header(KEEP_ALIVE, PING.as_secs());
         let request = with_body(request, Kind::Stream, body.freeze())?;
         self.within(async {
-            let response = self.new_connection().await?.send_request(request).await?;
+            let (response, _) = self.send_anew(request).await?;
             let status = response.status();
             if status == StatusCode::OK {
                 return Ok(EventStream::new(response.into_body()));
@@ -210,20 +213,31 @@ impl Rpc {
             }
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, sender)),
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(error.into_error().into()),
-                },
+                Err(error) => request = unsent(error)?,
             }
         }
-        let mut sender = self.new_connection().await?;
-        let response = sender.send_request(request).await?;
-        Ok((response, sender))
+        self.send_anew(request).await
     }
 
-    async fn new_connection(&self) -> Result<Sender, CallError> {
-        let io = connect(&*self.runtime, &self.url).await.map_err(CallError::Unreachable)?;
-        Ok(handshake(&self.runtime, io).await?)
+    /// The same on a new connection.
+    async fn send_anew(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Sender), CallError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let io = connect(&*self.runtime, &self.url).await.map_err(CallError::Unreachable)?;
+            let mut sender: Sender = handshake(&self.runtime, io).await?;
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, sender)),
+                Err(error) => request = unsent(error)?,
+            }
+            if tries == TRIES {
+                let why = "connections to it break before anything is sent";
+                return Err(CallError::Unreachable(io::Error::new(io::ErrorKind::ConnectionReset, why)));
+            }
+        }
     }
 
     fn keep(&self, sender: Sender) {
@@ -247,6 +261,13 @@ impl Rpc {
             Err(CallError::Broken(format!("there was no answer within {} s", CALL_TIMEOUT.as_secs())))
         })
     }
+}
+
+/// The request, where nothing of it was sent.
+fn unsent(
+    mut error: hyper::client::conn::TrySendError<Request<Full<Bytes>>>,
+) -> Result<Request<Full<Bytes>>, CallError> {
+    error.take_message().ok_or_else(|| error.into_error().into())
 }
 
 fn with_body(request: Builder, kind: Kind, body: Bytes) -> Result<Request<Full<Bytes>>, CallError> {

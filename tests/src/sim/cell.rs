@@ -82,6 +82,11 @@ impl Cell {
         (cell, ended)
     }
 
+    /// Where the daemon listens.
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// A new connection that is like `link`.
     ///
     /// # Panics

@@ -222,7 +222,7 @@ impl Runtime for SimRuntime {
 
     fn connect(&self, address: Address) -> BoxFuture<'_, io::Result<Box<dyn Io>>> {
         Box::pin(async move {
-            let io: Box<dyn Io> = Box::new(self.network.connect(&address)?);
+            let io: Box<dyn Io> = Box::new(self.network.open(&address)?);
             Ok(io)
         })
     }

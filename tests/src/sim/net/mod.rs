@@ -62,6 +62,10 @@ pub struct Network {
 struct Inner {
     random: Random,
     connections: u64,
+    /// Bytes after which the connections that the program opens are cut, one after the other.
+    cuts: VecDeque<usize>,
+    /// What cuts those that it has opened.
+    opened: Vec<Cutter>,
     listeners: BTreeMap<String, Weak<Mutex<Backlog>>>,
 }
 
@@ -81,7 +85,13 @@ struct Backlog {
 impl Network {
     /// A network whose connections are like `link`.
     pub fn new(clock: Arc<Clock>, trace: Arc<Trace>, random: Random, link: Link) -> Self {
-        let inner = Inner { random, connections: 0, listeners: BTreeMap::new() };
+        let inner = Inner {
+            random,
+            connections: 0,
+            cuts: VecDeque::new(),
+            opened: Vec::new(),
+            listeners: BTreeMap::new(),
+        };
         Self { clock, trace, link, inner: Mutex::new(inner) }
     }
 
@@ -101,6 +111,28 @@ impl Network {
         }
         inner.listeners.insert(address.to_string(), Arc::downgrade(&backlog));
         Ok(SimListener { address, backlog })
+    }
+
+    /// The next connections that the program opens are cut once it has read so many bytes of them.
+    pub fn cut_next(&self, bytes: impl IntoIterator<Item = usize>) {
+        self.inner.lock().unwrap().cuts = bytes.into_iter().collect();
+    }
+
+    /// A connection that the program opens.
+    pub(super) fn open(&self, address: &Address) -> io::Result<Socket> {
+        let mut socket = self.connect(address)?;
+        let mut inner = self.inner.lock().unwrap();
+        inner.opened.push(socket.cutter());
+        if let Some(cut) = inner.cuts.pop_front() {
+            socket.cut_after(cut);
+        }
+        Ok(socket)
+    }
+
+    /// Cuts the connections that the program has opened.
+    pub fn cut_opened(&self) {
+        let opened = std::mem::take(&mut self.inner.lock().unwrap().opened);
+        opened.iter().for_each(Cutter::cut);
     }
 
     /// A connection like all.

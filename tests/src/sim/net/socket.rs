@@ -64,6 +64,8 @@ pub struct Socket {
     timer: SimTimer,
     clock: Arc<Clock>,
     trace: Arc<Trace>,
+    /// Bytes that it reads before its connection is cut.
+    reads: Option<usize>,
 }
 
 impl Socket {
@@ -85,7 +87,13 @@ impl Socket {
             timer: clock.timer(Time::ZERO),
             clock: Arc::clone(clock),
             trace: Arc::clone(trace),
+            reads: None,
         }
+    }
+
+    /// Its connection is cut once it has read so many bytes.
+    pub(super) fn cut_after(&mut self, bytes: usize) {
+        self.reads = Some(bytes);
     }
 
     /// The number of its connection.
@@ -133,6 +141,10 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.reads == Some(0) {
+            this.reads = None;
+            this.cutter().cut();
+        }
         let mut state = this.state.lock().unwrap();
         if state.reset {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -147,7 +159,8 @@ impl AsyncRead for Socket {
         if bytes.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let len = bytes.len().min(buffer.remaining());
+        let len = bytes.len().min(buffer.remaining()).min(this.reads.unwrap_or(usize::MAX));
+        this.reads = this.reads.map(|reads| reads - len);
         buffer.put_slice(&bytes[..len]);
         bytes.advance(len);
         if bytes.is_empty() {

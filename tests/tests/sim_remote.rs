@@ -1,0 +1,136 @@
+//! A sandbox behind a daemon on a virtual clock, whose connections break at every byte.
+
+#![allow(clippy::unwrap_used, reason = "what the tests share may fail as they do")]
+
+use hangar_backends::{
+    Handle, Sandbox as _,
+    envd::{Config, EnvdSandbox},
+    sandbox::{Command, Spec, StartError},
+};
+use hangar_core::{
+    log::{Channel, Item, Reader, Retention},
+    process::{self, Exit, Process},
+};
+use hangar_tests::sim::{Cell, Link, cell::run_cell, script};
+use std::{collections::BTreeMap, future::poll_fn, sync::Arc};
+
+/// It prints now and then, on both of its outputs, and input is not asked of it.
+const SCRIPT: &str = "drip 9 7;err ab\\n;sleep 5;out c;sleep 3;drip 4 1;exit 4";
+
+fn remote(cell: &Cell) -> EnvdSandbox {
+    let url = format!("http://{}", cell.address()).parse().unwrap();
+    EnvdSandbox::new(Arc::clone(&cell.runtime) as _, Config { url, token: None, workdir: None })
+}
+
+fn spec(script: &str, retention: Retention) -> Spec {
+    Spec {
+        id: "01K00000000000000000000000".to_owned(),
+        command: Command::Shell(script.to_owned()),
+        cwd: None,
+        env: BTreeMap::new(),
+        user: None,
+        stdin: false,
+        process: process::Config { retention, ..process::Config::default() },
+    }
+}
+
+const RING: Retention = Retention::Ring { bytes: 1 << 16 };
+const UNTIL_READ: Retention = Retention::UntilRead { bytes: 1 << 16 };
+
+/// What a process printed, by output, and how it ended: its frames have to follow each other.
+async fn whole(handle: &Arc<Handle>) -> ([Vec<u8>; 2], Option<Exit>) {
+    let reading = handle.reader();
+    let mut reader = reading.read(std::task::Waker::noop(), |process| Reader::oldest(process.log_mut()));
+    let mut printed = [Vec::new(), Vec::new()];
+    let (mut seq, mut offset) = (0, 0);
+    loop {
+        poll_fn(|cx| {
+            reading.poll_until(cx.waker(), |process| process.is_over() || reader.has_next(process.log()))
+        })
+        .await;
+        let item = reading.read(std::task::Waker::noop(), |process| reader.take(process.log_mut()));
+        match item {
+            Some(Item::Frame(frame)) => {
+                assert_eq!((frame.seq, frame.offset), (seq + 1, offset), "the frame that follows");
+                (seq, offset) = (frame.seq, frame.end());
+                printed[usize::from(frame.channel == Channel::Stderr)].extend_from_slice(&frame.data);
+            }
+            Some(Item::Gap(gap)) => panic!("a gap: {gap:?}"),
+            None => return (printed, handle.look(Process::exit_status)),
+        }
+    }
+}
+
+/// Starts the script where the connections after the first, by which the daemon is asked what it is, are cut.
+fn run(retention: Retention, cuts: &[usize]) -> Vec<String> {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
+        cell.runtime.network().cut_next([usize::MAX].into_iter().chain(cuts.iter().copied()));
+        let handle = sandbox.start(spec(SCRIPT, retention)).await.unwrap();
+        let (printed, exit) = whole(&handle).await;
+        assert_eq!((printed, exit), (script::printed(SCRIPT), Some(Exit::Code(4))), "cut after {cuts:?}");
+        // As long as it may be looked for.
+        cell.sleep_ms(10_000).await;
+        assert!(handle.is_released());
+        assert_eq!(cell.sandbox.records().len(), 1, "it was started once");
+    })
+}
+
+/// More than all that a daemon says of the script.
+const ENOUGH: usize = 1600;
+
+#[test]
+fn a_cut_at_any_byte_loses_and_doubles_nothing() {
+    for cut in 0..ENOUGH {
+        run(RING, &[cut]);
+    }
+    let opened = run(RING, &[ENOUGH]).iter().filter(|line| line.ends_with("opens")).count();
+    assert_eq!(opened, 2, "the last of them cuts nothing");
+}
+
+#[test]
+fn so_it_is_with_a_command_of_which_nothing_may_be_missing() {
+    for cut in (0..ENOUGH).step_by(3) {
+        run(UNTIL_READ, &[cut]);
+    }
+}
+
+#[test]
+fn cuts_again_and_again_are_no_worse() {
+    for cut in (200..ENOUGH).step_by(7) {
+        run(RING, &[cut, cut, cut / 2, cut, cut + 1]);
+    }
+}
+
+#[test]
+fn without_a_daemon_nothing_is_started_and_that_is_said() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let url = "http://127.0.0.1:1".parse().unwrap();
+        let config = Config { url, token: None, workdir: None };
+        let sandbox = EnvdSandbox::new(Arc::clone(&cell.runtime) as _, config);
+        let error = sandbox.start(spec(SCRIPT, RING)).await.unwrap_err();
+        assert!(matches!(error, StartError::Broken(_)), "{error}");
+        assert!(sandbox.processes().is_empty());
+    });
+}
+
+#[test]
+fn a_daemon_that_is_gone_is_looked_for_ten_minutes() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
+        let handle = sandbox.start(spec("out a;hang", RING)).await.unwrap();
+        cell.sleep_ms(100).await;
+        cell.runtime.network().cut_next(std::iter::repeat_n(0, 10_000));
+        cell.runtime.network().cut_opened();
+        cell.sleep_ms(590_000).await;
+        assert_eq!(handle.look(Process::exit_status), None, "it may come back");
+        cell.sleep_ms(20_000).await;
+        assert_eq!(handle.look(Process::exit_status), Some(Exit::Unknown));
+        cell.runtime.network().cut_next([]);
+        for handle in cell.sandbox.processes() {
+            handle.command(Process::kill);
+        }
+        cell.sleep_ms(10_000).await;
+        assert!(handle.is_released());
+    });
+}
