@@ -8,6 +8,7 @@ mod logs;
 mod mcp;
 mod modes;
 mod processes;
+mod remotes;
 mod run;
 mod serve;
 mod session;

@@ -1,6 +1,6 @@
 //! `hangar serve`: the plane behind a socket.
 
-use super::{Failure, say};
+use super::{Failure, remotes::Remotes, say};
 use clap::Args;
 use hangar::{
     Threads, TokioRuntime,
@@ -67,6 +67,8 @@ pub(super) struct Serve {
     /// Origins whose pages may call, separated by commas
     #[arg(long, env = "HANGAR_ALLOWED_ORIGINS", value_name = "ORIGINS", value_delimiter = ',')]
     allowed_origins: Vec<String>,
+    #[command(flatten)]
+    remotes: Remotes,
     #[command(flatten)]
     limits: Limits,
 }
@@ -174,6 +176,7 @@ impl Serve {
             runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));
             Local::new(Arc::clone(&runtime), local_user).offer(&plane).map_err(Failure::new)?;
         }
+        self.remotes.offer(&plane)?;
         say_what_descriptors_allow(plane.settings());
         self.greet(&*listener, &token, offers_local);
         self.warn(offers_local);
