@@ -170,7 +170,7 @@ mod tests {
     fn the_floors_need_no_server() {
         assert!(plan(&["--rows", "pipe,relay"]).unwrap().runtimes().is_empty());
         assert_eq!(plan(&["--rows", "relay,smol"]).unwrap().runtimes().len(), 1);
-        assert_eq!(plan(&[]).unwrap().runtimes().len(), 2);
+        assert_eq!(plan(&[]).unwrap().runtimes().len(), 3);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::{
     Result,
     child::{Scratch, Service},
+    envd::Daemon,
     http::exchange,
     source::connect,
 };
@@ -27,6 +28,8 @@ pub enum Runtime {
     Tokio,
     /// The example `embed` of `hangar-smol`.
     Smol,
+    /// `hangar serve`, whose sandbox is behind a `hangar-envd` on this machine.
+    Daemon,
 }
 
 impl Runtime {
@@ -35,6 +38,7 @@ impl Runtime {
         match self {
             Self::Tokio => "tokio",
             Self::Smol => "smol",
+            Self::Daemon => "daemon",
         }
     }
 
@@ -42,12 +46,13 @@ impl Runtime {
         match self {
             Self::Tokio => &["-p", "hangar"],
             Self::Smol => &["-p", "hangar-smol", "--example", "embed"],
+            Self::Daemon => &["-p", "hangar", "-p", "hangar-smol", "--bin", "hangar", "--bin", "hangar-envd"],
         }
     }
 
     fn executable(self) -> Result<PathBuf> {
         let below = match self {
-            Self::Tokio => "release/hangar",
+            Self::Tokio | Self::Daemon => "release/hangar",
             Self::Smol => "release/examples/embed",
         };
         Ok(target_directory()?.join(below))
@@ -115,6 +120,8 @@ pub struct Server {
     service: Service,
     token: String,
     home: PathBuf,
+    /// Behind which its sandbox is. It ends after the server.
+    _daemon: Option<Daemon>,
 }
 
 impl Server {
@@ -128,13 +135,20 @@ impl Server {
             )
             .into());
         }
+        let daemon = match runtime {
+            Runtime::Tokio | Runtime::Smol => None,
+            Runtime::Daemon => Some(Daemon::start(&target_directory()?.join("release/hangar-envd"))?.0),
+        };
         let token = token()?;
         let scratch = Scratch::new()?;
         let data = scratch.path().join("data");
         let service =
             Service::start(&format!("the {} server", runtime.name()), &program, scratch, |command| {
-                if runtime == Runtime::Tokio {
+                if runtime != Runtime::Smol {
                     command.arg("serve");
+                }
+                if let Some(daemon) = &daemon {
+                    command.args(["--no-local", "--sandbox", &format!("local={}", daemon.url())]);
                 }
                 command.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
                 for (name, _) in env::vars_os() {
@@ -148,7 +162,7 @@ impl Server {
                     .env("HANGAR_LOCAL_DRAIN_SECONDS", "1");
                 command.envs(setup.environment().iter().copied());
             })?;
-        Ok(Self { service, token, home: home.to_owned() })
+        Ok(Self { service, token, home: home.to_owned(), _daemon: daemon })
     }
 
     /// The process.

@@ -60,6 +60,11 @@ impl Daemon {
         Err("the daemon does not answer".into())
     }
 
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.child.id()

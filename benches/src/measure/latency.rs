@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 13] = [
+pub const ROWS: [Row; 16] = [
     Row::Pipe,
     Row::Relay,
     Row::Stream(Runtime::Tokio),
@@ -26,6 +26,9 @@ pub const ROWS: [Row; 13] = [
     Row::Followed(Runtime::Smol),
     Row::Mcp(Runtime::Tokio),
     Row::Mcp(Runtime::Smol),
+    Row::Stream(Runtime::Daemon),
+    Row::Attached(Runtime::Daemon),
+    Row::Followed(Runtime::Daemon),
     Row::Unstreamed(Runtime::Tokio),
 ];
 

@@ -17,19 +17,24 @@ use crate::{
 };
 
 /// Every row, in the table's order.
-pub const ROWS: [Row; 6] = [
+pub const ROWS: [Row; 7] = [
     Row::Pipe,
     Row::Relay,
     Row::Raised(Runtime::Tokio),
     Row::Raised(Runtime::Smol),
     Row::RaisedMcp(Runtime::Tokio),
     Row::RaisedMcp(Runtime::Smol),
+    Row::Raised(Runtime::Daemon),
 ];
 
 /// The rows that carry no more than a process can keep, and their relay, which carries the same: in a shorter run the
 /// command's start has a larger share.
-pub const ATTACHED_ROWS: [Row; 3] =
-    [Row::Relay, Row::RaisedAttached(Runtime::Tokio), Row::RaisedAttached(Runtime::Smol)];
+pub const ATTACHED_ROWS: [Row; 4] = [
+    Row::Relay,
+    Row::RaisedAttached(Runtime::Tokio),
+    Row::RaisedAttached(Runtime::Smol),
+    Row::RaisedAttached(Runtime::Daemon),
+];
 
 /// The most that those carry.
 pub const ATTACHED_MIB: u64 = 60;

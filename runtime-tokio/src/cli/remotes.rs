@@ -34,9 +34,8 @@ impl Remotes {
         let token = self.token()?;
         for sandbox in &self.sandboxes {
             let bad = |why: &dyn std::fmt::Display| Failure::usage(format!("--sandbox {sandbox}: {why}"));
-            let (name, url) = sandbox
-                .split_once('=')
-                .ok_or_else(|| bad(&"it must be like name=http://127.0.0.1:49983"))?;
+            let (name, url) =
+                sandbox.split_once('=').ok_or_else(|| bad(&"it must be like name=http://127.0.0.1:49983"))?;
             let new = NewEnvd { url: url.to_owned(), token: token.clone(), workdir: None };
             plane.create_sandbox(Some(name), NewSandbox::Envd(new)).map_err(|error| bad(&error))?;
         }
