@@ -29,6 +29,10 @@ pub trait Sandbox: Send + Sync + 'static {
     /// Ends it, with everything in it. Returns once nothing is left, or says what is.
     fn destroy(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
 
+    /// Takes over a process that an earlier run of this server has started here, and drives it to its end: found or
+    /// not, which its handle tells. None where nothing outlives the server.
+    fn adopt(&self, adoption: Adoption) -> Option<Arc<Handle>>;
+
     /// The processes that are driven now.
     fn processes(&self) -> Vec<Arc<Handle>>;
 
@@ -73,6 +77,26 @@ pub struct Spec {
     pub stdin: bool,
     /// How it is followed and ended, and whether it has a terminal instead of pipes.
     pub process: process::Config,
+    /// What it is marked with where it outlives the server, so that it can be found again: nobody else may be able to
+    /// make it up.
+    pub tag: Option<String>,
+}
+
+/// A process that an earlier run of the server has started.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    /// Its id.
+    pub id: String,
+    /// What it was marked with.
+    pub tag: String,
+    /// Its number in the sandbox, where that was noted: something with another number is not it.
+    pub pid: Option<u32>,
+    /// As whom it runs.
+    pub user: Option<String>,
+    /// How it is followed and ended. Its timeout counts from here.
+    pub process: process::Config,
+    /// Where its output goes on if it was not kept in the sandbox: the frame and the byte.
+    pub goes_on_at: (u64, u64),
 }
 
 /// What to run.

@@ -25,6 +25,7 @@ fn remote(cell: &Cell) -> EnvdSandbox {
 fn spec(script: &str, retention: Retention) -> Spec {
     Spec {
         id: "01K00000000000000000000000".to_owned(),
+        tag: None,
         command: Command::Shell(script.to_owned()),
         cwd: None,
         env: BTreeMap::new(),

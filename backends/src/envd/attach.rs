@@ -47,12 +47,46 @@ pub(super) async fn attach(
     since: u64,
     is_logged: bool,
 ) -> Result<Attached, NotAttached> {
-    let head = Head { since: is_logged.then_some(since), ..Head::default() };
-    let selector = if is_logged { target.by_tag() } else { find(shared, target).await? };
+    let selector = if is_logged { target.by_tag() } else { selector(&list(shared).await?, target) };
+    connect(shared, target, selector, is_logged.then_some(since)).await
+}
+
+/// Follows a process of an earlier run, from its first byte that is kept. It is the one that has the tag and, where that
+/// was noted, the number: a tag that stands twice was copied by somebody, who is not to be taken for it.
+pub(super) async fn adopt(shared: &Shared, target: &Target) -> Result<Attached, NotAttached> {
+    let daemon = shared.daemon().await?;
+    let list = list(shared).await?;
+    let marked = list.processes.iter().filter(|process| process.tag.as_deref() == Some(&target.tag)).count();
+    if marked > 1 {
+        tracing::warn!(
+            process.tag = target.tag,
+            "the tag of a process stands more than once: it is not taken over"
+        );
+        return Err(NotAttached::Gone);
+    }
+    connect(shared, target, selector(&list, target), daemon.is_hangar.then_some(0)).await
+}
+
+async fn connect(
+    shared: &Shared,
+    target: &Target,
+    selector: ProcessSelector,
+    since: Option<u64>,
+) -> Result<Attached, NotAttached> {
+    let head = Head { since, ..Head::default() };
     let request = ConnectRequest { process: Some(selector) };
     let mut stream = shared.rpc.open(&format!("{SERVICE}/Connect"), &head, &request).await?;
     match stream.next(&*shared.runtime).await {
         Ok(event) => match event.start {
+            Some(start) if target.pid.is_some_and(|pid| pid != start.pid) => {
+                let tag = &target.tag;
+                tracing::warn!(
+                    process.tag = tag,
+                    pid = start.pid,
+                    "another process has its tag: it is left alone"
+                );
+                Err(NotAttached::Gone)
+            }
             Some(start) => Ok(Attached { stream, start }),
             None => Err(NotAttached::Later("its first word was not that it runs".to_owned())),
         },
@@ -61,13 +95,15 @@ pub(super) async fn attach(
     }
 }
 
+async fn list(shared: &Shared) -> Result<ListResponse, CallError> {
+    shared.rpc.call(&format!("{SERVICE}/List"), &Head::default(), &Empty {}).await
+}
+
 /// How a process is named to a daemon of E2B's: that finds one of several tags only, so it is looked for in the list. One
 /// that is not there has ended, and is known by its tag for 30 s.
-async fn find(shared: &Shared, target: &Target) -> Result<ProcessSelector, NotAttached> {
-    let list: ListResponse = shared.rpc.call(&format!("{SERVICE}/List"), &Head::default(), &Empty {}).await?;
-    let found = list.processes.iter().rfind(|process| process.tag.as_deref() == Some(&target.tag));
-    Ok(match found {
+fn selector(list: &ListResponse, target: &Target) -> ProcessSelector {
+    match list.processes.iter().rfind(|process| process.tag.as_deref() == Some(&target.tag)) {
         Some(process) => ProcessSelector { pid: Some(process.pid), tag: None },
         None => target.by_tag(),
-    })
+    }
 }

@@ -11,16 +11,15 @@ use super::{
 use crate::{
     Handle,
     runtime::{BoxFuture, Deadline},
-    sandbox::Spec,
 };
 use bytes::Bytes;
 use hangar_core::{
     Time,
     log::{Channel, GapReason, Retention},
-    process::{Output, Process, Signal, Target as To},
+    process::{Config, Output, Process, Signal, Target as To},
     wire::envd::{
         event::{exit_of_end, exit_of_exited},
-        process::{DataEvent, ProcessEvent},
+        process::{DataEvent, ProcessEvent, StartEvent},
     },
 };
 use std::{
@@ -45,12 +44,29 @@ pub(super) struct Driver {
     /// Nothing may be missing in what is read of it.
     is_whole: bool,
     link: Link,
+    /// It was not found yet since the server was started. Where its output goes on if its daemon has not kept it.
+    adopts: Option<(u64, u64)>,
     /// Output that came, and that there was no room for.
     rest: Option<Piece>,
     orders: Orders,
     giving: Giving,
     deadline: Deadline,
     closed: bool,
+}
+
+/// What is to be known of a process to follow it.
+pub(super) struct Followed {
+    user: Option<String>,
+    is_tty: bool,
+    /// Nothing may be missing in what is read of it.
+    is_whole: bool,
+}
+
+impl Followed {
+    pub(super) const fn of(process: &Config, user: Option<String>) -> Self {
+        let is_whole = matches!(process.retention, Retention::UntilRead { .. });
+        Self { user, is_tty: process.tty.is_some(), is_whole }
+    }
 }
 
 /// How the process is followed.
@@ -83,25 +99,48 @@ struct Piece {
 }
 
 impl Driver {
+    /// Of one that has just been started.
     pub(super) fn new(
         shared: &Arc<Shared>,
         handle: &Arc<Handle>,
-        spec: &Spec,
+        followed: Followed,
         target: Target,
         started: Started,
     ) -> Self {
-        let there = There {
-            shared: Arc::clone(shared),
-            target,
-            user: spec.user.clone(),
-            is_hangar: started.is_logged,
-        };
+        let link = Link::Following(started.stream);
+        Self::linked(shared, handle, followed, target, started.is_logged, link)
+    }
+
+    /// Of one that was started before anybody here remembers, and has to be found. Where its daemon keeps no log, its
+    /// output goes on at this frame and byte.
+    pub(super) fn adopt(
+        shared: &Arc<Shared>,
+        handle: &Arc<Handle>,
+        followed: Followed,
+        target: Target,
+        goes_on_at: (u64, u64),
+    ) -> Self {
+        let link = Link::Lost { since: shared.runtime.now(), retry: Retry::default(), attempt: None };
+        let driver = Self::linked(shared, handle, followed, target, false, link);
+        Self { adopts: Some(goes_on_at), ..driver }
+    }
+
+    fn linked(
+        shared: &Arc<Shared>,
+        handle: &Arc<Handle>,
+        followed: Followed,
+        target: Target,
+        is_hangar: bool,
+        link: Link,
+    ) -> Self {
+        let Followed { user, is_tty, is_whole } = followed;
         Self {
-            there,
+            there: There { shared: Arc::clone(shared), target, user, is_hangar },
             handle: Arc::clone(handle),
-            is_tty: spec.process.tty.is_some(),
-            is_whole: matches!(spec.process.retention, Retention::UntilRead { .. }),
-            link: Link::Following(started.stream),
+            is_tty,
+            is_whole,
+            link,
+            adopts: None,
             rest: None,
             orders: Orders::default(),
             giving: Giving::default(),
@@ -238,25 +277,18 @@ impl Driver {
             }
             let There { shared, target, is_hangar, .. } = self.there.clone();
             let from = self.handle.look(|process| process.log().end_offset());
-            *attempt = Some(Box::pin(async move { attach::attach(&shared, &target, from, is_hangar).await }));
+            *attempt = Some(match self.adopts {
+                None => Box::pin(async move { attach::attach(&shared, &target, from, is_hangar).await }),
+                Some(_) => Box::pin(async move { attach::adopt(&shared, &target).await }),
+            });
         }
         let Some(attempting) = attempt else { return false };
         let Poll::Ready(found) = attempting.as_mut().poll(cx) else { return false };
         *attempt = None;
         match found {
             Ok(Attached { stream, start }) => {
-                let (end, newest) =
-                    self.handle.look(|process| (process.log().end_offset(), process.log().newest_seq()));
                 self.link = Link::Following(stream);
-                match (start.seq, start.offset) {
-                    (Some(seq), Some(offset)) if self.there.is_hangar => {
-                        if offset > end {
-                            self.missing(seq, offset, GapReason::Evicted, cx.waker());
-                        }
-                    }
-                    // How much is not known: the cursor moves by one, so that it is a gap.
-                    (..) => self.missing(newest + 2, end + 1, GapReason::Disconnected, cx.waker()),
-                }
+                self.found(&start, cx.waker());
             }
             Err(NotAttached::Gone) => self.give_up("its daemon does not know it any more", cx.waker()),
             Err(NotAttached::Later(why)) => {
@@ -266,6 +298,28 @@ impl Driver {
             }
         }
         true
+    }
+
+    /// It was found: whether something is missing before what follows.
+    fn found(&mut self, start: &StartEvent, driver: &Waker) {
+        let (end, newest) =
+            self.handle.look(|process| (process.log().end_offset(), process.log().newest_seq()));
+        let adopts = self.adopts.take();
+        if adopts.is_some() {
+            self.there.is_hangar = start.seq.is_some();
+            self.there.target.pid = Some(start.pid);
+            self.handle.drive(driver, |process| process.handle_started(Some(start.pid)));
+        }
+        match (start.seq, start.offset, adopts) {
+            (Some(seq), Some(offset), _) if self.there.is_hangar => {
+                if offset > end {
+                    self.missing(seq, offset, GapReason::Evicted, driver);
+                }
+            }
+            (.., Some((seq, offset))) => self.missing(seq, offset, GapReason::Adopted, driver),
+            // How much is not known: the cursor moves by one, so that it is a gap.
+            (.., None) => self.missing(newest + 2, end + 1, GapReason::Disconnected, driver),
+        }
     }
 
     fn wakes_at(&self) -> Option<Time> {
@@ -316,7 +370,11 @@ impl Future for Driver {
                 this.handle.drive(cx.waker(), Process::handle_end_of_output);
                 continue;
             }
-            let swept = this.orders.poll(&this.there, !this.closed, now, cx).is_ready();
+            // What was not found yet can be told nothing; and what never was is nobody's to end.
+            let swept = match this.adopts {
+                None => this.orders.poll(&this.there, !this.closed, now, cx).is_ready(),
+                Some(_) => false,
+            };
             if swept {
                 this.handle.drive(cx.waker(), Process::handle_swept);
             }
@@ -328,7 +386,7 @@ impl Future for Driver {
             if flow == Flow::Busy {
                 return Poll::Pending;
             }
-            if this.closed && this.orders.is_empty() {
+            if this.closed && (this.orders.is_empty() || this.adopts.is_some()) {
                 this.there.shared.release(&this.handle);
                 return Poll::Ready(());
             }

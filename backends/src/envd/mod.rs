@@ -27,9 +27,9 @@ use crate::{
     Handle, Runtime, Sandbox,
     net::url::Url,
     runtime::{BoxFuture, until},
-    sandbox::{Capabilities, SandboxError, Spec, StartError},
+    sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError},
 };
-use driver::Driver;
+use driver::{Driver, Followed};
 use hangar_core::{
     process::{Process, StartFailure},
     wire::{
@@ -205,6 +205,20 @@ impl Sandbox for EnvdSandbox {
         })
     }
 
+    fn adopt(&self, adoption: Adoption) -> Option<Arc<Handle>> {
+        let shared = &self.shared;
+        let Adoption { id, tag, pid, user, process, goes_on_at } = adoption;
+        let spec = Followed::of(&process, user);
+        let handle = Handle::new(id, Process::new(process, shared.runtime.now()));
+        shared.insert(&handle).ok()?;
+        if let Some(pid) = pid {
+            handle.drive(Waker::noop(), |process| process.handle_started(Some(pid)));
+        }
+        let driver = Driver::adopt(shared, &handle, spec, Target::new(&tag, pid), goes_on_at);
+        shared.runtime.spawn(Box::pin(driver));
+        Some(handle)
+    }
+
     fn processes(&self) -> Vec<Arc<Handle>> {
         self.shared.lock().processes.values().cloned().collect()
     }
@@ -309,7 +323,7 @@ async fn run(
     spec: Spec,
     tell: oneshot::Sender<Result<Arc<Handle>, StartError>>,
 ) {
-    let tag = format!("hangar:{}", spec.id);
+    let tag = spec.tag.clone().unwrap_or_else(|| format!("hangar:{}", spec.id));
     let (told, driver) = match start::start(&shared, &spec, &tag).await {
         Ok(started) if started.is_logged && started.pid >= NEVER_RAN => {
             let failure = failure(&shared, started).await;
@@ -322,7 +336,9 @@ async fn run(
         }
         Ok(started) => {
             handle.drive(Waker::noop(), |process| process.handle_started(Some(started.pid)));
-            let driver = Driver::new(&shared, &handle, &spec, Target::new(&tag, Some(started.pid)), started);
+            let followed = Followed::of(&spec.process, spec.user);
+            let driver =
+                Driver::new(&shared, &handle, followed, Target::new(&tag, Some(started.pid)), started);
             (Ok(Arc::clone(&handle)), Some(driver))
         }
         Err(error) => (Err(error), None),

@@ -32,7 +32,7 @@ mod user;
 use crate::{
     Handle, Runtime, Sandbox,
     runtime::{BoxFuture, blocking, until},
-    sandbox::{Capabilities, SandboxError, Spec, StartError},
+    sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError},
 };
 use driver::Driver;
 use hangar_core::process::Process;
@@ -189,6 +189,10 @@ impl Sandbox for LocalSandbox {
 
     fn processes(&self) -> Vec<Arc<Handle>> {
         self.shared.lock().processes.values().map(|entry| Arc::clone(&entry.handle)).collect()
+    }
+
+    fn adopt(&self, _: Adoption) -> Option<Arc<Handle>> {
+        None
     }
 
     fn ends_with_server(&self) -> bool {

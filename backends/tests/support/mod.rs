@@ -177,6 +177,7 @@ fn spec(command: Command) -> Spec {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     Spec {
         id: format!("01TEST{:010}{:010}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
+        tag: None,
         command,
         cwd: None,
         // Whatever the profile of whoever runs the tests does, it takes its time and is not what is tested.

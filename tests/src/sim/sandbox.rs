@@ -10,7 +10,7 @@ use super::{
 use hangar_backends::{
     Handle, Runtime, Sandbox,
     runtime::{BoxFuture, until},
-    sandbox::{Capabilities, Command, SandboxError, Spec, StartError},
+    sandbox::{Adoption, Capabilities, Command, SandboxError, Spec, StartError},
 };
 use hangar_core::{
     Time,
@@ -224,6 +224,10 @@ impl Sandbox for SimSandbox {
 
     fn processes(&self) -> Vec<Arc<Handle>> {
         self.shared.table.lock().unwrap().processes.values().cloned().collect()
+    }
+
+    fn adopt(&self, _: Adoption) -> Option<Arc<Handle>> {
+        None
     }
 
     fn ends_with_server(&self) -> bool {

@@ -218,6 +218,7 @@ fn spec(daemon: &Daemon, head: &Head, config: &ProcessConfig, stdin: bool, proce
     env.extend(config.envs.clone());
     Spec {
         id: daemon.new_id(),
+        tag: None,
         command: Command::Argv([config.cmd.clone()].into_iter().chain(config.args.iter().cloned()).collect()),
         cwd: config.cwd.clone().filter(|cwd| !cwd.is_empty()).or_else(|| settings.directory.clone()),
         env,

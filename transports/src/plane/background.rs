@@ -74,6 +74,7 @@ impl StartCall {
         let bytes = usize::try_from(self.max_log_bytes.max(WINDOW)).unwrap_or(usize::MAX);
         Spec {
             id,
+            tag: None,
             command: self.command.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),

@@ -221,6 +221,7 @@ impl Drop for Unclaimed {
 fn spec(id: String, call: &ExecCall) -> Spec {
     Spec {
         id,
+        tag: None,
         command: Command::Shell(call.command.clone()),
         cwd: call.cwd.clone(),
         env: call.env.clone(),
