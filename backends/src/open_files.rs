@@ -38,6 +38,7 @@ pub fn opened(files: u64) {
 }
 
 /// What commands are to have, where this process has another limit.
+#[cfg(feature = "local")]
 pub(crate) fn for_commands() -> Option<Rlimit> {
     GIVEN.get().copied().filter(|_| IS_RAISED.load(Ordering::SeqCst))
 }
