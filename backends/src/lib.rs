@@ -8,6 +8,7 @@
 //! * [`net`]: HTTP over the sockets of a runtime (feature `net`).
 //! * [`open_files`]: how many may be open here, and how many in commands.
 //! * [`stop`]: what asks a program to stop.
+//! * `store`: what a server remembers (feature `store`).
 //! * [`local`]: sandboxes on this machine (feature `local`).
 //! * [`envd`]: sandboxes behind a daemon (feature `envd`).
 //!
@@ -27,6 +28,8 @@ pub mod runtime;
 pub mod sandbox;
 pub mod socket_file;
 pub mod stop;
+#[cfg(feature = "store")]
+pub mod store;
 
 pub use handle::Handle;
 pub use runtime::Runtime;
