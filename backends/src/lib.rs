@@ -8,7 +8,7 @@
 //! * [`net`]: HTTP over the sockets of a runtime (feature `net`).
 //! * [`open_files`]: how many may be open here, and how many in commands.
 //! * [`stop`]: what asks a program to stop.
-//! * `store`: what a server remembers (feature `store`).
+//! * `store`: what a server remembers (feature `store`), in a file with the feature `sqlite`.
 //! * [`local`]: sandboxes on this machine (feature `local`).
 //! * [`envd`]: sandboxes behind a daemon (feature `envd`).
 //!

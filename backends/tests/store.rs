@@ -1,11 +1,14 @@
-//! What every store does.
-#![cfg(feature = "store")]
+//! What every store does, of the one in memory and the one in a file.
+#![cfg(all(feature = "local", feature = "sqlite"))]
 
+#[path = "support/folder.rs"]
+mod folder;
 #[path = "support/store_model.rs"]
 mod model;
 #[path = "support/store.rs"]
 mod support;
 
+use folder::Folder;
 use hangar_backends::store::{
     Cursor, MemoryStore, ProcessEnd, ProcessRun, Store, StoreError, StoredProcess, StoredSandbox, StoredToken,
 };
@@ -13,14 +16,19 @@ use model::{Model, Operation, carry_out, everything, operation};
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::{
     collections::BTreeSet,
+    future::Future,
+    pin::pin,
     sync::{Arc, Barrier},
+    task::{Context, Waker},
     thread,
 };
-use support::{block_on, process, sandbox, token, token_ids};
+use support::{block_on, open, process, sandbox, token, token_ids};
 
 /// Runs a check on a new store of each kind.
 fn each(check: impl AsyncFn(&dyn Store)) {
     block_on(check(&MemoryStore::default()));
+    let folder = Folder::in_memory();
+    block_on(check(&open(&folder.at("hangar.db"))));
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -255,6 +263,43 @@ fn of_many_at_once_one_gets_the_name_and_nobody_loses_anything() {
         assert_eq!(token_ids(&*store).len(), CALLERS * CALLS);
     };
     check(Arc::new(MemoryStore::default()));
+    let folder = Folder::in_memory();
+    check(Arc::new(open(&folder.at("hangar.db"))));
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_stored() {
+    let folder = Folder::in_memory();
+    let path = folder.at("hangar.db");
+    let store = open(&path);
+    let mut context = Context::from_waker(Waker::noop());
+    for id in ["a", "b", "c"] {
+        drop(pin!(store.insert_token(token(id))).as_mut().poll(&mut context));
+    }
+    // This one was never begun.
+    drop(store.insert_token(token("d")));
+    drop(store);
+    assert_eq!(token_ids(&open(&path)), ["a", "b", "c"]);
+}
+
+#[test]
+fn more_than_the_queue_holds_waits_for_room() {
+    let folder = Folder::in_memory();
+    let store = open(&folder.at("hangar.db"));
+    block_on(store.insert_sandbox(sandbox("box", "box"))).unwrap();
+    // Each alone is more than all the room there is.
+    let start = "x".repeat(3 << 20);
+    thread::scope(|scope| {
+        for id in 0..4 {
+            let (store, start) = (&store, start.clone());
+            scope.spawn(move || {
+                let large = StoredProcess { start, ..process(&id.to_string(), "t", "box") };
+                block_on(store.insert_process(large)).unwrap();
+            });
+        }
+    });
+    let kept = block_on(store.processes_in("box")).unwrap();
+    assert_eq!(kept.iter().map(|process| process.start.len()).collect::<Vec<_>>(), [start.len(); 4]);
 }
 
 /// Of the random operations; `PROPTEST_CASES` says otherwise.
@@ -279,6 +324,24 @@ fn the_one_in_memory_does_what_the_model_does() {
     on_random_operations(|operations| {
         let (store, mut model) = (MemoryStore::default(), Model::default());
         for operation in operations {
+            assert_eq!(block_on(carry_out(&store, operation)), model.carry_out(operation), "{operation:?}");
+        }
+        assert_eq!(block_on(everything(&store)), model.everything());
+    });
+}
+
+#[test]
+fn the_one_in_a_file_does_what_the_model_does() {
+    on_random_operations(|operations| {
+        let folder = Folder::in_memory();
+        let path = folder.at("hangar.db");
+        let (mut store, mut model) = (open(&path), Model::default());
+        for operation in operations {
+            if *operation == Operation::Reopen {
+                drop(store);
+                store = open(&path);
+                assert_eq!(block_on(everything(&store)), model.everything());
+            }
             assert_eq!(block_on(carry_out(&store, operation)), model.carry_out(operation), "{operation:?}");
         }
         assert_eq!(block_on(everything(&store)), model.everything());

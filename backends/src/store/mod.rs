@@ -2,14 +2,19 @@
 //! far their cursors were given out.
 //!
 //! * [`memory`]: for as long as the process lives.
+//! * `sqlite`: in a file (feature `sqlite`).
 
 mod error;
 pub mod memory;
 mod records;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use records::{Cursor, ProcessEnd, ProcessRun, StoredProcess, StoredSandbox, StoredToken};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 
 use crate::runtime::BoxFuture;
 

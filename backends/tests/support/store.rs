@@ -3,7 +3,17 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of it")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use hangar_backends::store::{Store, StoredProcess, StoredSandbox, StoredToken};
+use hangar_backends::store::{SqliteStore, Store, StoreError, StoredProcess, StoredSandbox, StoredToken};
+use std::path::Path;
+
+pub fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path).unwrap()
+}
+
+/// What a file that is no store of ours is refused with.
+pub fn refused(path: &Path) -> StoreError {
+    SqliteStore::open(path).expect_err("it is refused")
+}
 
 pub use async_io::block_on;
 
