@@ -12,6 +12,7 @@ use hangar_backends::{
     Runtime,
     local::reaper,
     runtime::{Address, blocking, sleep_until},
+    store::SqliteStore,
 };
 use hangar_smol::{SmolRuntime, signals::StopSignals};
 use hangar_transports::{
@@ -47,7 +48,10 @@ fn main() -> Result<(), Failure> {
                 folder.own_token(&*runtime)?.secret
             }
         };
-        let tokens = Tokens::load(Some(&secret), Some(folder.tokens_file()))?;
+        let file = folder.store_file();
+        let store =
+            blocking(&*runtime, move || SqliteStore::open(&file)).await.ok_or("the runtime ended")??;
+        let tokens = Tokens::load(Some(&secret), Arc::new(store)).await?;
         let settings = Settings::from_variables(|name| std::env::var(name).ok())?;
         let plane = Plane::new(Arc::clone(&runtime), settings, tokens);
         runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));

@@ -111,14 +111,14 @@ fn past_its_cap_a_stream_is_silent_and_the_command_runs_on(on: On) {
     assert_eq!((collected.result.exit_code, collected.result.closed), (Some(0), None));
 }
 
-/// A file system of 64 KiB.
+/// A file system of 1 MiB.
 struct SmallDisk(Folder);
 
 impl SmallDisk {
     fn mount() -> Option<Self> {
         let folder = Folder::new();
         let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "hangar-tests"])
+            .args(["-t", "tmpfs", "-o", "size=1m", "hangar-tests"])
             .arg(folder.path())
             .output();
         mount.is_ok_and(|mount| mount.status.success()).then_some(Self(folder))
@@ -136,8 +136,8 @@ fn a_full_disk_refuses_tokens_and_forgets_none(on: On) {
     let Some(disk) = disk else {
         return skip("a_full_disk_refuses_tokens_and_forgets_none", "a file system cannot be mounted here");
     };
-    let tokens = Some(disk.0.file("tokens.json"));
-    let server = on.start_with(Options { tokens: tokens.clone(), ..Options::default() });
+    let store = Some(disk.0.file("hangar.db"));
+    let server = on.start_with(Options { store: store.clone(), ..Options::default() });
     let admin = json!({ "scope": "admin" });
     let (id, client) = server.client().new_token(&admin);
     let mut filler = File::create(disk.0.file("filler")).unwrap();
@@ -152,7 +152,7 @@ fn a_full_disk_refuses_tokens_and_forgets_none(on: On) {
     server.client().revoke(&id);
     drop(server);
     // So the next server finds it.
-    let server = on.start_with(Options { tokens, ..Options::default() });
+    let server = on.start_with(Options { store, ..Options::default() });
     let kept = server.client().get("/api/tokens").json();
     let kept = kept["tokens"].as_array().unwrap();
     let find = |id: &str| kept.iter().find(|token| token["id"] == id).unwrap();

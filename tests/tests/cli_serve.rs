@@ -18,6 +18,14 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
 /// Starts a server that is to refuse, and gives what it said in its one line.
 fn refusal(change: impl FnOnce(&mut Command)) -> String {
     let folder = Folder::new();
@@ -161,20 +169,19 @@ fn tokens_outlive_a_restart() {
         let admin = serving.client().clone();
         assert_eq!(mode(&serving.data()), 0o700);
         assert_eq!(mode(&serving.data().join("token")), 0o600);
-        // Left of a try that was cut short, and open to everybody.
-        let next = serving.data().join("tokens.json.next");
-        std::fs::write(&next, "x").unwrap();
-        std::fs::set_permissions(&next, PermissionsExt::from_mode(0o666)).unwrap();
         let (kept_id, kept) = admin.new_token(&json!({ "scope": "admin", "name": "kept" }));
         let (revoked_id, revoked) = admin.new_token(&json!({ "scope": "admin" }));
         admin.revoke(&revoked_id);
-        let file = serving.data().join("tokens.json");
-        assert_eq!(mode(&file), 0o600);
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.contains(&kept_id) && !text.contains(&kept.token), "{text}");
+        for file in ["hangar.db", "hangar.db-wal", "hangar.db-shm"] {
+            assert_eq!(mode(&serving.data().join(file)), 0o600, "{file}");
+        }
         serving.signal(Signal::TERM);
         let (code, _, folder) = serving.wait();
         assert_eq!(code, 0);
+        assert_eq!(names(&folder.file("data")), ["hangar.db", "lock", "token"], "the store was closed");
+        let bytes = std::fs::read(folder.file("data/hangar.db")).unwrap();
+        let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        assert!(has(&kept_id) && !has(&kept.token), "the secret itself is nowhere");
 
         let serving = Serving::with_token(folder, |_| {});
         assert_eq!(serving.client().token, admin.token);
@@ -195,6 +202,23 @@ fn tokens_outlive_a_restart() {
         assert_eq!(data, folder.file("data"));
         let serving = Serving::with_token(folder, |_| {});
         assert_eq!(serving.client().with_token(&kept.token).get("/api/sandboxes").status, 200);
+    });
+}
+
+#[test]
+fn a_store_that_it_cannot_use_is_refused() {
+    cli("a_store_that_it_cannot_use_is_refused", || {
+        let folder = Folder::new();
+        let file = folder.file("data/hangar.db");
+        std::fs::create_dir(folder.file("data")).unwrap();
+        std::fs::write(&file, "no database\n".repeat(1000)).unwrap();
+        let mut command = hangar();
+        Serving::command(&mut command, &folder);
+        let ended = Hangar::run(&mut command);
+        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+        let said = ended.stderr;
+        assert!(said.contains(file.to_str().unwrap()) && said.contains("not a database"), "{said}");
+        assert!(!folder.file("data/token").exists(), "no token was made that nobody was shown");
     });
 }
 

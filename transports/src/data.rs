@@ -1,4 +1,4 @@
-//! The folder that a server keeps its secrets in: one server at a time.
+//! The folder that a server keeps its secrets and its store in: one server at a time.
 
 use hangar_backends::Runtime;
 use rustix::fs::{FlockOperation, flock};
@@ -36,7 +36,7 @@ pub enum FolderError {
 }
 
 /// A new file that nobody else can read, whatever was there of an earlier try.
-pub(crate) fn create_secret(path: &Path) -> io::Result<File> {
+fn create_secret(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
@@ -72,9 +72,9 @@ impl Folder {
         }
     }
 
-    /// Where tokens are kept.
-    pub fn tokens_file(&self) -> PathBuf {
-        self.path.join("tokens.json")
+    /// Where the store is.
+    pub fn store_file(&self) -> PathBuf {
+        self.path.join("hangar.db")
     }
 
     /// Where the server's own token is kept.

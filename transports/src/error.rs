@@ -2,7 +2,10 @@
 
 use crate::body::Body;
 use bytes::Bytes;
-use hangar_backends::sandbox::{Exhausted, SandboxError, StartError};
+use hangar_backends::{
+    sandbox::{Exhausted, SandboxError, StartError},
+    store::StoreError,
+};
 use hangar_core::limits::Exceeded;
 use hyper::{
     Method, Response, StatusCode,
@@ -209,6 +212,21 @@ impl From<SandboxError> for ApiError {
             SandboxError::Unsupported(_) => Self::new(StatusCode::CONFLICT, "unsupported", message),
             SandboxError::Left(_) => Self::new(StatusCode::CONFLICT, "processes_left", message),
             SandboxError::Broken(_) => Self::new(StatusCode::BAD_GATEWAY, "sandbox_unreachable", message),
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    /// For who asked for nothing that could be taken or missing.
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "something could not be stored");
+        match error {
+            StoreError::Full => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", "the server's disk is full")
+            }
+            StoreError::Taken | StoreError::NotFound | StoreError::Newer { .. } | StoreError::Broken(_) => {
+                Self::internal()
+            }
         }
     }
 }

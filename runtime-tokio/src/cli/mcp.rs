@@ -3,7 +3,7 @@
 use super::{Failure, exec::token, say};
 use clap::Args;
 use hangar::{Threads, TokioRuntime, signals::StopSignals};
-use hangar_backends::{Runtime, local::reaper};
+use hangar_backends::{Runtime, local::reaper, store::MemoryStore};
 use hangar_transports::{
     Plane, Settings,
     client::{Client, RemoteHandler, Url},
@@ -51,7 +51,7 @@ impl Mcp {
                 (Arc::new(RemoteHandler::new(client)), None)
             }
             None => {
-                let plane = here(&runtime)?;
+                let plane = here(&runtime).await?;
                 (Arc::new(PlaneHandler::new(Arc::clone(&plane))), Some(plane))
             }
         };
@@ -98,9 +98,9 @@ fn over(served: std::io::Result<()>) -> Result<u8, Failure> {
 }
 
 /// A plane of this process alone, whose one sandbox is the directory that it was started in.
-fn here(runtime: &Arc<dyn Runtime>) -> Result<Arc<Plane>, Failure> {
+async fn here(runtime: &Arc<dyn Runtime>) -> Result<Arc<Plane>, Failure> {
     reaper::become_subreaper().map_err(Failure::new)?;
-    let tokens = Tokens::load(None, None).map_err(Failure::new)?;
+    let tokens = Tokens::load(None, Arc::new(MemoryStore::default())).await.map_err(Failure::new)?;
     let settings = Settings::from_variables(|name| std::env::var(name).ok()).map_err(Failure::usage)?;
     let plane = Plane::new(Arc::clone(runtime), settings, tokens);
     runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(runtime))));

@@ -6,7 +6,7 @@ use super::{
 };
 use clap::Args;
 use hangar::{Threads, TokioRuntime, signals::StopSignals};
-use hangar_backends::{Runtime, local::reaper, runtime::sleep_until};
+use hangar_backends::{Runtime, local::reaper, runtime::sleep_until, store::MemoryStore};
 use hangar_core::{exec::Encoding, process::Process};
 use hangar_transports::{
     Plane, Settings,
@@ -47,7 +47,7 @@ impl Run {
 
     async fn follow(self, tokio: &TokioRuntime, signals: StopSignals) -> Result<u8, Failure> {
         let runtime: Arc<dyn Runtime> = Arc::new(tokio.clone());
-        let tokens = Tokens::load(None, None).map_err(Failure::new)?;
+        let tokens = Tokens::load(None, Arc::new(MemoryStore::default())).await.map_err(Failure::new)?;
         let plane = Plane::new(Arc::clone(&runtime), Settings::default(), tokens);
         runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));
         let here = std::env::current_dir().map_err(Failure::new)?;

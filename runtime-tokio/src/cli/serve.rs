@@ -11,6 +11,7 @@ use hangar_backends::{
     local::{User, reaper},
     open_files,
     runtime::{Address, Listener},
+    store::SqliteStore,
 };
 use hangar_transports::{
     Plane, Settings,
@@ -37,7 +38,7 @@ pub(super) struct Serve {
     /// The address to listen on; on another than a loopback one HANGAR_TOKEN must be set
     #[arg(long, env = "HANGAR_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8484")]
     listen: SocketAddr,
-    /// The folder for tokens; one server at a time [default: $XDG_DATA_HOME/hangar]
+    /// The folder for tokens and whatever else is kept; one server at a time [default: $XDG_DATA_HOME/hangar]
     #[arg(long, env = "HANGAR_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
     /// The first admin token; without it one is made, kept in the data folder and shown once
@@ -164,12 +165,15 @@ impl Serve {
     ) -> Result<u8, Failure> {
         let runtime: Arc<dyn Runtime> = Arc::new(tokio);
         let folder = Folder::open(&self.data_folder()?).map_err(Failure::new)?;
+        let file = folder.store_file();
+        let store = SqliteStore::open(&file)
+            .map_err(|error| Failure::new(format!("the store: {}: {error}", file.display())))?;
         let listener = runtime.listen(Address::Tcp(self.listen)).await;
         let listener = listener
             .map_err(|error| Failure::new(format!("it cannot listen on {}: {error}", self.listen)))?;
         // Last of what may fail, because a new token is shown once.
         let token = self.admin_token(&folder, &*runtime)?;
-        let tokens = Tokens::load(Some(&token.secret), Some(folder.tokens_file())).map_err(Failure::new)?;
+        let tokens = Tokens::load(Some(&token.secret), Arc::new(store)).await.map_err(Failure::new)?;
         let plane = Plane::new(Arc::clone(&runtime), settings, tokens);
         let offers_local = !self.no_local && (self.listen.ip().is_loopback() || self.local);
         if offers_local {

@@ -5,6 +5,7 @@ use hangar_backends::{
     Runtime,
     local::User,
     runtime::{Address, sleep_until},
+    store::{MemoryStore, SqliteStore, Store},
 };
 use hangar_transports::{
     Plane, Settings,
@@ -32,8 +33,8 @@ pub struct Options {
     pub settings: Settings,
     /// As whom its commands run.
     pub user: Option<User>,
-    /// Where its tokens are kept.
-    pub tokens: Option<PathBuf>,
+    /// Where its store is; in memory without it.
+    pub store: Option<PathBuf>,
 }
 
 impl Options {
@@ -175,7 +176,11 @@ impl Drop for Server {
 
 async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
     let Parts { options, url, shutdown, hurry, ready } = parts;
-    let tokens = Tokens::load(Some(TOKEN), options.tokens).unwrap();
+    let store: Arc<dyn Store> = match options.store {
+        Some(file) => Arc::new(SqliteStore::open(&file).unwrap()),
+        None => Arc::new(MemoryStore::default()),
+    };
+    let tokens = Tokens::load(Some(TOKEN), store).await.unwrap();
     let plane = Plane::new(Arc::clone(&runtime), options.settings, tokens);
     match url {
         None => Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap(),

@@ -11,6 +11,7 @@ use async_executor::Task;
 use hangar_backends::{
     Runtime, Sandbox,
     runtime::{Address, sleep_until},
+    store::MemoryStore,
 };
 use hangar_core::Time;
 use hangar_transports::{
@@ -119,7 +120,7 @@ impl World {
     async fn start(sim: &Sim, setup: Setup) -> (Self, Task<()>) {
         let runtime = Arc::clone(sim.runtime());
         let neutral: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
-        let tokens = Tokens::load(Some(ADMIN), None).unwrap();
+        let tokens = Tokens::load(Some(ADMIN), Arc::new(MemoryStore::default())).await.unwrap();
         let plane = Plane::new(Arc::clone(&neutral), setup.settings, tokens);
         let sandbox = SimSandbox::new(Arc::clone(&runtime), setup.ends_with_server);
         plane.add_sandbox("box", made(&sandbox)).unwrap();

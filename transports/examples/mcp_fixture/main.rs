@@ -17,6 +17,7 @@ use async_executor::Executor;
 use hangar_backends::{
     Runtime,
     runtime::{Address, BoxFuture},
+    store::MemoryStore,
 };
 use hangar_core::wire::mcp::{
     listen::Topic,
@@ -55,7 +56,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let runtime: Arc<dyn Runtime> = Arc::new(SmolRuntime::new(&executor));
     let mut signals = StopSignals::listen()?;
     async_io::block_on(executor.run(async {
-        let plane = Plane::new(Arc::clone(&runtime), Settings::default(), Tokens::load(Some(&token), None)?);
+        let tokens = Tokens::load(Some(&token), Arc::new(MemoryStore::default())).await?;
+        let plane = Plane::new(Arc::clone(&runtime), Settings::default(), tokens);
         let listener = runtime.listen(Address::Tcp(listen)).await?;
         println!("the fixture listens on http://{}/mcp", listener.address());
         let mut key = [0; 32];

@@ -147,14 +147,14 @@ impl Plane {
     /// Makes a token. The secret is in the answer and nowhere else.
     pub async fn create_token(self: &Arc<Self>, new: NewToken) -> Result<(Record, String), ApiError> {
         let plane = Arc::clone(self);
-        self.to_its_end(async move { plane.tokens.create(new, &plane.runtime).await }).await
+        self.to_its_end(async move { plane.tokens.create(new, &*plane.runtime).await }).await
     }
 
     /// Revokes a token, and with it everything that it has open.
     pub async fn revoke(self: &Arc<Self>, id: &str) -> Result<(), ApiError> {
         let (plane, id) = (Arc::clone(self), id.to_owned());
         self.to_its_end(async move {
-            plane.tokens.revoke(&id, &plane.runtime).await?;
+            plane.tokens.revoke(&id, &*plane.runtime).await?;
             plane.close_streams(Close::Revoked, |stream| stream.token() == id);
             plane.stop_processes_of_revoked();
             Ok(())

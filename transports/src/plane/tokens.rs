@@ -1,25 +1,24 @@
 //! Who somebody is, and for how long.
 //!
-//! A token is a secret that is shown once. What is kept of it is its SHA-256, in memory and, where the plane has a
-//! data folder, in `tokens.json` there (mode 0600, replaced as a whole).
-
-mod store;
+//! A token is a secret that is shown once. What is kept of it is its SHA-256, in the store and, as every request is
+//! compared with all of them, in memory.
 
 use super::{lock, new_id};
 use crate::ApiError;
-use hangar_backends::{Runtime, runtime::blocking};
+use hangar_backends::{
+    Runtime,
+    store::{Store, StoreError, StoredToken},
+};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    fmt,
     sync::{Arc, Mutex},
     time::Duration,
 };
 use subtle::ConstantTimeEq;
-
-pub use store::StoreError;
 
 /// What a token reaches.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -37,6 +36,21 @@ pub enum Scope {
     Metrics,
 }
 
+impl Scope {
+    const ALL: [Self; 5] = [Self::Admin, Self::User, Self::Mcp, Self::Jobs, Self::Metrics];
+
+    /// Its name, to clients and in the store.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::User => "user",
+            Self::Mcp => "mcp",
+            Self::Jobs => "jobs",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
 /// Whether a token may still be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing {
@@ -48,29 +62,29 @@ pub enum Standing {
     Expired,
 }
 
-/// A token as it is kept and shown: everything but the secret.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+/// A token as it is shown: everything but the secret.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Record {
     /// A ULID.
     pub id: String,
     /// What it reaches.
     pub scope: Scope,
     /// Whose it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub person: Option<String>,
     /// What it is for, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The sandboxes granted to it, by id or name; all that are open to users where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<BTreeSet<String>>,
     /// When it was made: milliseconds since 1970.
     pub created_at_ms: i64,
     /// When its time is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at_ms: Option<i64>,
     /// When it was revoked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at_ms: Option<i64>,
 }
 
@@ -128,24 +142,73 @@ impl Caller {
 /// The SHA-256 of a secret.
 pub(super) type Hash = [u8; 32];
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Kept {
-    #[serde(flatten)]
     record: Record,
-    /// In hexadecimal.
-    #[serde(with = "store::hexadecimal")]
     sha256: Hash,
 }
 
+impl Kept {
+    fn from_store(token: StoredToken) -> Result<Self, LoadError> {
+        let Some(scope) = Scope::ALL.into_iter().find(|scope| scope.name() == token.scope) else {
+            return Err(LoadError::Scope { id: token.id, scope: token.scope });
+        };
+        let record = Record {
+            id: token.id,
+            scope,
+            person: token.person,
+            name: token.name,
+            sandboxes: token.sandboxes,
+            created_at_ms: token.created_at_ms,
+            expires_at_ms: token.expires_at_ms,
+            revoked_at_ms: token.revoked_at_ms,
+        };
+        Ok(Self { record, sha256: token.sha256 })
+    }
+
+    fn for_store(&self) -> StoredToken {
+        let record = self.record.clone();
+        StoredToken {
+            id: record.id,
+            scope: record.scope.name().to_owned(),
+            person: record.person,
+            name: record.name,
+            sandboxes: record.sandboxes,
+            created_at_ms: record.created_at_ms,
+            expires_at_ms: record.expires_at_ms,
+            revoked_at_ms: record.revoked_at_ms,
+            sha256: self.sha256,
+        }
+    }
+}
+
+/// Why tokens could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// They cannot be read.
+    #[error("the tokens cannot be read: {0}")]
+    Store(#[from] StoreError),
+    /// One may do something that this hangar knows nothing of.
+    #[error("the token {id} has the scope {scope}, which this hangar does not know")]
+    Scope {
+        /// Its id.
+        id: String,
+        /// Its scope.
+        scope: String,
+    },
+}
+
 /// The tokens of a plane.
-#[derive(Debug)]
 pub struct Tokens {
     by_id: Mutex<BTreeMap<String, Kept>>,
-    /// Of the token that the configuration gives: it is not in the file, and is not revoked here.
+    /// Of the token that the configuration gives: it is not in the store, and is not revoked here.
     configured: Option<String>,
-    file: Option<PathBuf>,
-    /// Held while the file is written, so that an older state never replaces a newer one.
-    writing: tokio::sync::Mutex<()>,
+    store: Arc<dyn Store>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens").field("configured", &self.configured).finish_non_exhaustive()
+    }
 }
 
 /// What a new token is to be.
@@ -164,12 +227,14 @@ pub struct NewToken {
 }
 
 impl Tokens {
-    /// The tokens kept in `file`, where there is one, and the admin token `configured`. A file that is not there is
-    /// empty; one that cannot be read is an error, because what was revoked must stay so.
-    pub fn load(configured: Option<&str>, file: Option<PathBuf>) -> Result<Self, StoreError> {
-        let kept = file.as_deref().map(store::load).transpose()?.unwrap_or_default();
-        let mut by_id: BTreeMap<String, Kept> =
-            kept.into_iter().map(|kept| (kept.record.id.clone(), kept)).collect();
+    /// The tokens in the store, and the admin token `configured`. One that cannot be read is an error, because what was
+    /// revoked must stay so.
+    pub async fn load(configured: Option<&str>, store: Arc<dyn Store>) -> Result<Self, LoadError> {
+        let mut by_id = BTreeMap::new();
+        for token in store.tokens().await? {
+            let kept = Kept::from_store(token)?;
+            by_id.insert(kept.record.id.clone(), kept);
+        }
         let configured = configured.map(|secret| {
             let sha256 = hash(secret);
             // A prefix of the hash: the same after a restart, and for every server with the same configuration.
@@ -189,7 +254,7 @@ impl Tokens {
             by_id.insert(id.clone(), Kept { record, sha256 });
             id
         });
-        Ok(Self { by_id: Mutex::new(by_id), configured, file, writing: tokio::sync::Mutex::new(()) })
+        Ok(Self { by_id: Mutex::new(by_id), configured, store })
     }
 
     /// Who shows this secret. Its hash is compared in constant time, with each.
@@ -222,11 +287,12 @@ impl Tokens {
         lock(&self.by_id).values().map(|kept| kept.record.clone()).collect()
     }
 
-    /// Makes a token. The secret is in the answer and nowhere else.
+    /// Makes a token: in the store first, so that what a client was told outlives a restart. The secret is in the answer
+    /// and nowhere else. It has to run to its end: dropped half-way, the store would say one thing and the memory another.
     pub(super) async fn create(
         &self,
         new: NewToken,
-        runtime: &Arc<dyn Runtime>,
+        runtime: &dyn Runtime,
     ) -> Result<(Record, String), ApiError> {
         let mut random = [0; 32];
         runtime.random(&mut random);
@@ -234,7 +300,7 @@ impl Tokens {
         let now = runtime.wall_ms();
         let ttl = new.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
         let record = Record {
-            id: new_id(&**runtime),
+            id: new_id(runtime),
             scope: new.scope,
             person: new.person,
             name: new.name,
@@ -244,15 +310,13 @@ impl Tokens {
             revoked_at_ms: None,
         };
         let kept = Kept { record: record.clone(), sha256: hash(&secret) };
-        self.change(runtime, |by_id| {
-            by_id.insert(kept.record.id.clone(), kept);
-        })
-        .await?;
+        self.store.insert_token(kept.for_store()).await?;
+        lock(&self.by_id).insert(kept.record.id.clone(), kept);
         Ok((record, secret))
     }
 
-    /// Revokes a token; that it is revoked is remembered. To do so again changes nothing.
-    pub(super) async fn revoke(&self, id: &str, runtime: &Arc<dyn Runtime>) -> Result<(), ApiError> {
+    /// Revokes a token; that it is revoked is remembered. To do so again changes nothing. It has to run to its end, too.
+    pub(super) async fn revoke(&self, id: &str, runtime: &dyn Runtime) -> Result<(), ApiError> {
         if self.configured.as_deref() == Some(id) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
@@ -261,52 +325,87 @@ impl Tokens {
                  folder where it was made there, and restart the server",
             ));
         }
-        if !lock(&self.by_id).contains_key(id) {
-            return Err(ApiError::not_found("token"));
+        let revoked_at_ms = match self.store.revoke_token(id, runtime.wall_ms()).await {
+            Ok(revoked_at_ms) => revoked_at_ms,
+            Err(StoreError::NotFound) => return Err(ApiError::not_found("token")),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(kept) = lock(&self.by_id).get_mut(id) {
+            kept.record.revoked_at_ms = Some(revoked_at_ms);
         }
-        let now = runtime.wall_ms();
-        self.change(runtime, |by_id| {
-            if let Some(kept) = by_id.get_mut(id) {
-                kept.record.revoked_at_ms.get_or_insert(now);
-            }
-        })
-        .await
-    }
-
-    /// Changes what is kept: on the disk first, so that what a client was told outlives a restart. It has to run to its
-    /// end: dropped half-way, the disk would say one thing and the memory another.
-    async fn change(
-        &self,
-        runtime: &Arc<dyn Runtime>,
-        change: impl FnOnce(&mut BTreeMap<String, Kept>),
-    ) -> Result<(), ApiError> {
-        let _writing = self.writing.lock().await;
-        let mut changed = lock(&self.by_id).clone();
-        change(&mut changed);
-        if let Some(file) = self.file.clone() {
-            let kept: Vec<Kept> = changed
-                .values()
-                .filter(|kept| self.configured.as_ref() != Some(&kept.record.id))
-                .cloned()
-                .collect();
-            let written = blocking(&**runtime, move || store::save(&file, &kept)).await;
-            written.ok_or_else(ApiError::shutting_down)??;
-        }
-        *lock(&self.by_id) = changed;
         Ok(())
     }
 }
 
 /// The secret that these random bytes make.
 pub(crate) fn secret(random: &[u8; 32]) -> String {
-    format!("hgr_{}", store::to_hexadecimal(random))
+    format!("hgr_{}", hexadecimal(random))
 }
 
 /// The secret of a ticket that these random bytes make.
 pub(super) fn ticket(random: &[u8; 32]) -> String {
-    format!("tok_{}", store::to_hexadecimal(random))
+    format!("tok_{}", hexadecimal(random))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn hash(secret: &str) -> Hash {
     Sha256::digest(secret.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hangar_backends::store::MemoryStore;
+
+    #[test]
+    fn a_scope_is_stored_by_the_name_that_clients_know() {
+        for scope in Scope::ALL {
+            assert_eq!(serde_json::to_value(scope).unwrap(), scope.name());
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_what_was_loaded() {
+        let token = StoredToken {
+            id: "a".to_owned(),
+            scope: "mcp".to_owned(),
+            person: Some("b".to_owned()),
+            name: Some("c".to_owned()),
+            sandboxes: Some(BTreeSet::from(["d".to_owned()])),
+            created_at_ms: 1,
+            expires_at_ms: Some(2),
+            revoked_at_ms: Some(3),
+            sha256: [4; 32],
+        };
+        assert_eq!(Kept::from_store(token.clone()).unwrap().for_store(), token);
+    }
+
+    #[test]
+    fn a_scope_that_is_not_known_is_none_that_was_meant() {
+        async_io::block_on(async {
+            let store = Arc::new(MemoryStore::default());
+            let mut tokens = Vec::new();
+            for (id, scope) in [("a", "admin"), ("b", "Admin")] {
+                let record = Record {
+                    id: id.to_owned(),
+                    scope: Scope::Admin,
+                    person: None,
+                    name: None,
+                    sandboxes: None,
+                    created_at_ms: 1,
+                    expires_at_ms: None,
+                    revoked_at_ms: None,
+                };
+                let token = Kept { record, sha256: hash("secret") }.for_store();
+                store.insert_token(StoredToken { scope: scope.to_owned(), ..token }).await.unwrap();
+                tokens.push(Tokens::load(None, Arc::clone(&store) as _).await);
+            }
+            assert_eq!(tokens[0].as_ref().unwrap().list().len(), 1);
+            let Err(LoadError::Scope { id, scope }) = &tokens[1] else { panic!("it is refused") };
+            assert_eq!((id.as_str(), scope.as_str()), ("b", "Admin"));
+        });
+    }
 }
