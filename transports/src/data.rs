@@ -35,6 +35,11 @@ pub enum FolderError {
     NoToken(PathBuf),
 }
 
+/// Where the store is in a data folder, whoever has that.
+pub fn store_file(folder: &Path) -> PathBuf {
+    folder.join("hangar.db")
+}
+
 /// A new file that nobody else can read, whatever was there of an earlier try.
 fn create_secret(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
@@ -74,7 +79,7 @@ impl Folder {
 
     /// Where the store is.
     pub fn store_file(&self) -> PathBuf {
-        self.path.join("hangar.db")
+        store_file(&self.path)
     }
 
     /// Where the server's own token is kept.

@@ -1,6 +1,7 @@
 //! What is typed, and what becomes of it.
 
 mod attach;
+mod backup;
 mod exec;
 mod follow;
 mod link;
@@ -79,6 +80,12 @@ enum Command {
     Mcp(mcp::Mcp),
     /// Serve sandboxes over HTTP: REST, with output as Server-Sent Events, and MCP
     Serve(Box<serve::Serve>),
+    /// Copy what a server remembers to a new file, while it runs or not
+    ///
+    /// All that was stored when the copy began, readable by you alone. A file of that name is not replaced, and one that
+    /// could not be finished is removed. To go back to it, stop the server and put it into the data folder
+    /// (docs/operating.md). Exits with 1 when there is no copy.
+    Backup(backup::Backup),
 }
 
 /// A command line for a shell, and its circumstances.
@@ -163,7 +170,8 @@ pub(crate) fn main() -> ExitCode {
         | Command::Attach(_)
         | Command::Logs(_)
         | Command::Kill(_)
-        | Command::Mcp(_) => "warn",
+        | Command::Mcp(_)
+        | Command::Backup(_) => "warn",
     };
     let done = start_logging(log_by_default).and_then(|()| match cli.command {
         Command::Run(run) => run.main(),
@@ -175,6 +183,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Kill(kill) => kill.main(),
         Command::Mcp(mcp) => mcp.main(),
         Command::Serve(serve) => serve.main(),
+        Command::Backup(backup) => backup.main(),
     });
     match done {
         Ok(code) => ExitCode::from(code),

@@ -164,7 +164,7 @@ impl Serve {
         local_user: Option<User>,
     ) -> Result<u8, Failure> {
         let runtime: Arc<dyn Runtime> = Arc::new(tokio);
-        let folder = Folder::open(&self.data_folder()?).map_err(Failure::new)?;
+        let folder = Folder::open(&data_folder(self.data.clone())?).map_err(Failure::new)?;
         let file = folder.store_file();
         let store = SqliteStore::open(&file)
             .map_err(|error| Failure::new(format!("the store: {}: {error}", file.display())))?;
@@ -192,17 +192,6 @@ impl Serve {
             say(format_args!("{killed} commands did not end in time and were killed"));
         }
         Ok(0)
-    }
-
-    fn data_folder(&self) -> Result<PathBuf, Failure> {
-        if let Some(data) = &self.data {
-            return Ok(data.clone());
-        }
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let data_home = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
-        data_home.map(|data_home| data_home.join("hangar")).ok_or_else(|| {
-            Failure::usage("there is neither XDG_DATA_HOME nor HOME: give it a folder with --data")
-        })
     }
 
     fn admin_token(&self, folder: &Folder, runtime: &dyn Runtime) -> Result<AdminToken, Failure> {
@@ -268,6 +257,18 @@ impl Serve {
         let mut out = io::stdout();
         drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     }
+}
+
+/// The data folder that was given, or the one where data of its user is kept.
+pub(super) fn data_folder(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    if let Some(data) = given {
+        return Ok(data);
+    }
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data_home = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
+    data_home.map(|data_home| data_home.join("hangar")).ok_or_else(|| {
+        Failure::usage("there is neither XDG_DATA_HOME nor HOME: give it a folder with --data")
+    })
 }
 
 /// A secret that fits into a header.
