@@ -71,8 +71,13 @@ impl<T: Clone> Table<T> {
         if running >= self.config.max_running {
             return Err(TooMany(running));
         }
-        *self.reserved.entry(owner.to_owned()).or_default() += 1;
+        self.reserve_more(owner);
         Ok(())
+    }
+
+    /// The same also where all are taken: for what runs already.
+    pub fn reserve_more(&mut self, owner: &str) {
+        *self.reserved.entry(owner.to_owned()).or_default() += 1;
     }
 
     /// Holds a place for what is to take that of the process `id` of this owner's: also where all are taken, as long as
@@ -81,7 +86,7 @@ impl<T: Clone> Table<T> {
         if self.entries.get(id).is_none_or(|entry| entry.ended_bytes.is_some()) {
             return self.reserve(owner);
         }
-        *self.reserved.entry(owner.to_owned()).or_default() += 1;
+        self.reserve_more(owner);
         Ok(())
     }
 

@@ -138,7 +138,8 @@ fn ids_and_secrets_never_repeat() {
 fn a_sandbox_is_made_shown_and_destroyed() {
     run(Setup::default(), async |world: &World| {
         world.sleep_until_ms(1_000).await;
-        let made = world.api("POST", "/api/sandboxes", Some(json!({ "name": "api-1", "cwd": "/srv" }))).await;
+        let made =
+            world.api("POST", "/api/sandboxes", Some(json!({ "name": "api-1", "workdir": "/srv" }))).await;
         assert_eq!((made.status, made.header("location")), (201, Some("/api/sandboxes/api-1")));
         let shown = made.json();
         let id = shown["id"].as_str().unwrap().to_owned();
@@ -203,7 +204,7 @@ fn what_is_no_sandbox_is_refused() {
         }
         for (body, code, field) in [
             (json!({ "name": 1 }), "wrong_type", "name"),
-            (json!({ "cwd": "srv" }), "bad_cwd", "cwd"),
+            (json!({ "workdir": "srv" }), "bad_workdir", "workdir"),
             (json!({ "kind": "local" }), "unknown_field", "kind"),
         ] {
             let found = refused(world, "POST", "/api/sandboxes", Some(body)).await;

@@ -30,8 +30,8 @@ pub enum FolderError {
     /// Another server has it.
     #[error("{0} is in use by another hangar; give each its own --data")]
     Taken(PathBuf),
-    /// The file of the token holds something else.
-    #[error("{0} holds no token; remove it to have a new one made")]
+    /// The file of a secret is empty.
+    #[error("{0} is empty; remove it to have a new one made")]
     NoToken(PathBuf),
 }
 
@@ -89,22 +89,31 @@ impl Folder {
 
     /// The server's own token: the one that is kept, or a new one, which is kept (mode 0600).
     pub fn own_token(&self, runtime: &dyn Runtime) -> Result<OwnToken, FolderError> {
-        let path = self.token_file();
-        let failed = |error| FolderError::Io { path: self.token_file(), error };
-        match std::fs::read_to_string(&path) {
-            Ok(text) if text.trim().is_empty() => return Err(FolderError::NoToken(path)),
-            Ok(text) => return Ok(OwnToken { secret: text.trim().to_owned(), is_new: false }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-        let mut random = [0; 32];
-        runtime.random(&mut random);
-        let secret = crate::plane::tokens::secret(&random);
-        // Whole or not at all: half a token would lock everybody out at the next start.
-        let next = path.with_extension("next");
-        let mut file = create_secret(&next).map_err(failed)?;
-        file.write_all(format!("{secret}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-        std::fs::rename(&next, &path).map_err(failed)?;
-        Ok(OwnToken { secret, is_new: true })
+        own_secret(self.token_file(), runtime)
     }
+
+    /// The server's own key, by which it knows what it has started: the one that is kept, or a new one, which is kept
+    /// (mode 0600).
+    pub fn own_key(&self, runtime: &dyn Runtime) -> Result<String, FolderError> {
+        Ok(own_secret(self.path.join("key"), runtime)?.secret)
+    }
+}
+
+fn own_secret(path: PathBuf, runtime: &dyn Runtime) -> Result<OwnToken, FolderError> {
+    let failed = |error| FolderError::Io { path: path.clone(), error };
+    match std::fs::read_to_string(&path) {
+        Ok(text) if text.trim().is_empty() => return Err(FolderError::NoToken(path.clone())),
+        Ok(text) => return Ok(OwnToken { secret: text.trim().to_owned(), is_new: false }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let mut random = [0; 32];
+    runtime.random(&mut random);
+    let secret = crate::plane::tokens::secret(&random);
+    // Whole or not at all: half a token would lock everybody out at the next start.
+    let next = path.with_extension("next");
+    let mut file = create_secret(&next).map_err(failed)?;
+    file.write_all(format!("{secret}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    std::fs::rename(&next, &path).map_err(failed)?;
+    Ok(OwnToken { secret, is_new: true })
 }

@@ -2,9 +2,11 @@
 
 use super::Failure;
 use clap::Args;
+use hangar_backends::Runtime;
 use hangar_transports::{
-    Plane,
-    plane::{envd::NewEnvd, sandboxes::NewSandbox},
+    client::Url,
+    data::Folder,
+    plane::{envd::NewEnvd, memory::Key},
 };
 use std::path::PathBuf;
 
@@ -26,27 +28,48 @@ pub(super) struct Remotes {
     /// A file that holds it
     #[arg(long, env = "HANGAR_SANDBOX_TOKEN_FILE", value_name = "FILE")]
     sandbox_token_file: Option<PathBuf>,
+    /// The key by which processes there are known again after a restart, of at least 32 characters [default: one that is
+    /// made, and kept in the data folder]
+    #[arg(long, env = "HANGAR_KEY", value_name = "KEY", hide_env_values = true, conflicts_with = "key_file")]
+    key: Option<String>,
+    /// A file that holds it
+    #[arg(long, env = "HANGAR_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
 }
 
 impl Remotes {
-    /// Offers them. Their daemons are not asked: they may come later.
-    pub(super) fn offer(&self, plane: &Plane) -> Result<(), Failure> {
+    /// Them, by name.
+    pub(super) fn given(&self) -> Result<Vec<(String, NewEnvd)>, Failure> {
         let token = self.token()?;
-        for sandbox in &self.sandboxes {
-            let bad = |why: &dyn std::fmt::Display| Failure::usage(format!("--sandbox {sandbox}: {why}"));
-            let (name, url) =
-                sandbox.split_once('=').ok_or_else(|| bad(&"it must be like name=http://127.0.0.1:49983"))?;
-            let new = NewEnvd { url: url.to_owned(), token: token.clone(), workdir: None };
-            plane.create_sandbox(Some(name), NewSandbox::Envd(new)).map_err(|error| bad(&error))?;
-        }
-        Ok(())
+        let one = |sandbox: &String| {
+            let bad = || format!("--sandbox {sandbox}: it must be like name=http://127.0.0.1:49983");
+            let (name, url) = sandbox.split_once('=').ok_or_else(|| Failure::usage(bad()))?;
+            let url: Url =
+                url.parse().map_err(|error| Failure::usage(format!("--sandbox {sandbox}: {error}")))?;
+            let new = NewEnvd { url: url.to_string(), token: token.clone(), workdir: None };
+            Ok((name.to_owned(), new))
+        };
+        self.sandboxes.iter().map(one).collect()
     }
 
     fn token(&self) -> Result<Option<String>, Failure> {
-        let Some(file) = &self.sandbox_token_file else { return Ok(self.sandbox_token.clone()) };
-        let text = std::fs::read_to_string(file).map_err(|error| {
-            Failure::usage(format!("HANGAR_SANDBOX_TOKEN_FILE={}: {error}", file.display()))
-        })?;
-        Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+        secret(self.sandbox_token.as_ref(), self.sandbox_token_file.as_ref(), "HANGAR_SANDBOX_TOKEN_FILE")
     }
+
+    /// The key that was given, or the server's own.
+    pub(super) fn key(&self, folder: &Folder, runtime: &dyn Runtime) -> Result<Key, Failure> {
+        let given = secret(self.key.as_ref(), self.key_file.as_ref(), "HANGAR_KEY_FILE")?;
+        let key = given.map_or_else(|| folder.own_key(runtime).map_err(Failure::new), Ok)?;
+        Key::new(key.as_bytes()).ok_or_else(|| {
+            Failure::usage("HANGAR_KEY: a key has at least 32 characters, which nobody can guess")
+        })
+    }
+}
+
+/// What was given, or what is in the file that was.
+fn secret(given: Option<&String>, file: Option<&PathBuf>, variable: &str) -> Result<Option<String>, Failure> {
+    let Some(file) = file else { return Ok(given.cloned()) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("{variable}={}: {error}", file.display())))?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }

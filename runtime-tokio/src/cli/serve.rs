@@ -164,6 +164,7 @@ impl Serve {
         local_user: Option<User>,
     ) -> Result<u8, Failure> {
         let runtime: Arc<dyn Runtime> = Arc::new(tokio);
+        let remotes = self.remotes.given()?;
         let folder = Folder::open(&data_folder(self.data.clone())?).map_err(Failure::new)?;
         let file = folder.store_file();
         let store = SqliteStore::open(&file)
@@ -180,7 +181,8 @@ impl Serve {
             runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));
             Local::new(Arc::clone(&runtime), local_user).offer(&plane).map_err(Failure::new)?;
         }
-        self.remotes.offer(&plane)?;
+        let key = self.remotes.key(&folder, &*runtime)?;
+        plane.remember(key, remotes).await.map_err(|error| Failure::new(format!("--sandbox: {error}")))?;
         say_what_descriptors_allow(plane.settings());
         self.greet(&*listener, &token, offers_local);
         self.warn(offers_local);

@@ -186,7 +186,7 @@ async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
         None => Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap(),
         Some(url) => {
             let new = NewEnvd { url, token: None, workdir: None };
-            plane.create_sandbox(Some("local"), NewSandbox::Envd(new)).unwrap();
+            plane.create_sandbox(Some("local"), NewSandbox::Envd(new)).await.unwrap();
         }
     }
     let listener = runtime.listen(Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();

@@ -328,7 +328,7 @@ struct SimFactory {
 impl Factory for SimFactory {
     fn create(&self, cwd: Option<&str>) -> Result<Made, ApiError> {
         if cwd.is_some_and(|cwd| !cwd.starts_with('/')) {
-            return Err(ApiError::bad_field("cwd", "bad_cwd", "cwd: it is not absolute"));
+            return Err(ApiError::bad_field("workdir", "bad_workdir", "workdir: it is not absolute"));
         }
         let sandbox = SimSandbox::new(Arc::clone(&self.runtime), true);
         self.made.lock().unwrap().push(Arc::clone(&sandbox));

@@ -149,6 +149,9 @@ pub(crate) struct ApiView<'a> {
     pub(crate) started_at_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) finished_at_ms: Option<i64>,
+    /// An earlier run of the server has started it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) adopted: bool,
     /// The offset to go on from: after its newest output, or after what is given of it here.
     pub(crate) next: u64,
     #[serde(flatten)]
@@ -186,6 +189,7 @@ impl<'a> ApiView<'a> {
             signal,
             started_at_ms,
             finished_at_ms,
+            adopted: background.is_adopted(),
             next: background.handle().look(|process| process.log().end_offset()),
             page: None,
         }

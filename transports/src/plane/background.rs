@@ -62,6 +62,10 @@ pub struct Background {
     /// Its end was asked for.
     stopped: AtomicBool,
     restarted_from: Option<String>,
+    /// It outlives the server, and is in the store.
+    stored: bool,
+    /// An earlier run of the server has started it.
+    adopted: bool,
     /// It is being ended and started again.
     restarting: AtomicBool,
     handle: Arc<Handle>,
@@ -70,11 +74,11 @@ pub struct Background {
 
 impl StartCall {
     /// What a sandbox is to start.
-    pub(super) fn spec(&self, id: String) -> Spec {
+    pub(super) fn spec(&self, id: String, tag: Option<String>) -> Spec {
         let bytes = usize::try_from(self.max_log_bytes.max(WINDOW)).unwrap_or(usize::MAX);
         Spec {
             id,
-            tag: None,
+            tag,
             command: self.command.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),
@@ -110,7 +114,7 @@ impl Drop for Restarting {
 }
 
 impl Background {
-    /// One that has just been started.
+    /// One that has just been started; it is in the store where it is to outlive the server.
     pub(super) fn new(
         plane: &Arc<Plane>,
         token: String,
@@ -118,6 +122,7 @@ impl Background {
         call: StartCall,
         restarted_from: Option<String>,
         handle: Arc<Handle>,
+        stored: bool,
     ) -> Self {
         Self {
             id: handle.id().to_owned(),
@@ -128,10 +133,27 @@ impl Background {
             finished_at_ms: AtomicI64::new(0),
             stopped: AtomicBool::new(false),
             restarted_from,
+            stored,
+            adopted: false,
             restarting: AtomicBool::new(false),
             handle,
             plane: Arc::downgrade(plane),
         }
+    }
+
+    /// The same that an earlier run of the server had started at this time.
+    pub(super) fn adopted(self, started_at_ms: i64) -> Self {
+        Self { started_at_ms, adopted: true, ..self }
+    }
+
+    /// Whether an earlier run of the server has started it.
+    pub const fn is_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Whether it is in the store.
+    pub(super) const fn is_stored(&self) -> bool {
+        self.stored
     }
 
     /// Its id: a ULID.

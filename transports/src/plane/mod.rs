@@ -6,6 +6,7 @@
 //! * [`exec`]: one command for one client.
 //! * [`processes`]: background processes, by whose they are; [`background`]: one of them; [`follow`], [`page`]: who follows
 //!   it, or polls it; [`tickets`]: what lets a WebSocket do so.
+//! * [`memory`]: what outlives the server, and is there again after a restart.
 //! * [`notices`]: what changes, for clients that are told that it did.
 //! * `local`: sandboxes on this machine (feature `local`); [`envd`]: sandboxes behind a daemon.
 //! * [`shutdown`]: the end of it all.
@@ -17,6 +18,7 @@ pub mod exec;
 pub mod follow;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod memory;
 pub mod notices;
 pub mod page;
 pub mod processes;
@@ -33,7 +35,7 @@ use processes::Processes;
 use sandboxes::Sandboxes;
 use std::collections::BTreeMap;
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
     atomic::{AtomicBool, Ordering},
 };
 use streams::Streams;
@@ -44,6 +46,8 @@ pub struct Plane {
     runtime: Arc<dyn Runtime>,
     settings: Settings,
     tokens: Tokens,
+    /// What processes that outlive the server are marked with; None where nothing does.
+    key: OnceLock<memory::Key>,
     sandboxes: Sandboxes,
     streams: Streams,
     processes: Processes,
@@ -73,6 +77,7 @@ impl Plane {
             runtime: Arc::clone(&runtime),
             settings,
             tokens,
+            key: OnceLock::new(),
             metrics,
             shutting_down: AtomicBool::new(false),
             hurried: AtomicBool::new(false),

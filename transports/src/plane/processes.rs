@@ -13,7 +13,7 @@ use super::{
     tokens::Caller,
 };
 use crate::ApiError;
-use hangar_backends::runtime::sleep_until;
+use hangar_backends::{Handle, runtime::sleep_until};
 use hangar_core::{
     process::Process,
     table::{Ended, Key, Table, TooMany},
@@ -55,6 +55,12 @@ impl Reserved {
     fn for_restart(plane: &Arc<Plane>, background: &Background) -> Result<Self, TooMany> {
         lock(&plane.processes.table).reserve_for(background.token(), background.id())?;
         Ok(Self { plane: Arc::clone(plane), token: background.token().to_owned(), filled: false })
+    }
+
+    /// A place also where all are taken.
+    fn beyond_all(plane: &Arc<Plane>, token: &str) -> Self {
+        lock(&plane.processes.table).reserve_more(token);
+        Self { plane: Arc::clone(plane), token: token.to_owned(), filled: false }
     }
 
     fn fill(mut self, id: String, key: Key, background: &Arc<Background>) {
@@ -161,12 +167,19 @@ impl Plane {
         // To its end: a process that runs is in the table, also when whoever asked for it has left.
         self.to_its_end(async move {
             let id = plane.new_id();
-            let handle = plane.start(Arc::clone(entry.sandbox()), call.spec(id)).await?;
-            let key = Key { owner: token.clone(), place: entry.id().to_owned(), name: call.name.clone() };
-            let background = Background::new(&plane, token, entry, call, restarted_from, handle);
-            let background = Arc::new(background);
-            place.fill(background.id().to_owned(), key, &background);
-            plane.runtime.spawn(Box::pin(watch(Arc::downgrade(&plane), Arc::clone(&background))));
+            let tag = plane.store_process(&token, &entry, &id, &call).await?;
+            let stored = tag.is_some();
+            let started = plane.start(Arc::clone(entry.sandbox()), call.spec(id.clone(), tag)).await;
+            let handle = started.inspect_err(|_| {
+                if stored {
+                    plane.unstore_process(&id);
+                }
+            })?;
+            if stored {
+                plane.note_run(&handle);
+            }
+            let background = Background::new(&plane, token, entry, call, restarted_from, handle, stored);
+            let background = plane.watched(place, background);
             // Whoever revoked the token meanwhile did not find it yet.
             if plane.is_revoked(background.token()) {
                 background.stop();
@@ -174,6 +187,33 @@ impl Plane {
             Ok(background)
         })
         .await
+    }
+
+    /// Enters a process in its place, and looks after it.
+    fn watched(self: &Arc<Self>, place: Reserved, background: Background) -> Arc<Background> {
+        let background = Arc::new(background);
+        let key = Key {
+            owner: background.token().to_owned(),
+            place: background.sandbox().id().to_owned(),
+            name: background.call().name.clone(),
+        };
+        place.fill(background.id().to_owned(), key, &background);
+        self.runtime.spawn(Box::pin(watch(Arc::downgrade(self), Arc::clone(&background))));
+        background
+    }
+
+    /// Enters a process that an earlier run has started.
+    pub(super) fn adopt(
+        self: &Arc<Self>,
+        token: String,
+        entry: Arc<sandboxes::Entry>,
+        call: StartCall,
+        started_at_ms: i64,
+        handle: Arc<Handle>,
+    ) {
+        let place = Reserved::beyond_all(self, &token);
+        let background = Background::new(self, token, entry, call, None, handle, true);
+        self.watched(place, background.adopted(started_at_ms));
     }
 
     /// Starts a process again, as it was started before.
@@ -241,6 +281,10 @@ impl Plane {
         for forgotten in &forgotten {
             self.processes.bells.ring(forgotten.token());
         }
+        self.store_end(background);
+        forgotten.iter().filter(|forgotten| forgotten.is_stored()).for_each(|forgotten| {
+            self.unstore_process(forgotten.id());
+        });
         for background in emptied.into_iter().chain(forgotten) {
             background.handle().command(Process::abandon_output);
         }
@@ -267,10 +311,14 @@ async fn watch(plane: Weak<Plane>, background: Arc<Background>) {
     drop(ended);
     // Not the process: one that is forgotten before, because too many have ended since, is not kept for this.
     let (id, token) = (background.id().to_owned(), background.token().to_owned());
+    let stored = background.is_stored();
     drop(background);
     sleep_until(&*runtime, runtime.now() + KEEP_ENDED).await;
     if let Some(plane) = plane.upgrade() {
         lock(&plane.processes.table).forget(&id);
+        if stored {
+            plane.unstore_process(&id);
+        }
         plane.processes.bells.ring(&token);
     }
 }

@@ -216,11 +216,22 @@ fn may_see(caller: &Caller, entry: &Entry) -> bool {
 impl Plane {
     /// Enters a sandbox under a name.
     pub fn add_sandbox(&self, name: &str, made: Made) -> Result<Arc<Entry>, ApiError> {
+        self.enter_sandbox(self.new_id(), name, self.runtime.wall_ms(), made)
+    }
+
+    /// The same for one that has an id already.
+    pub(super) fn enter_sandbox(
+        &self,
+        id: String,
+        name: &str,
+        created_at_ms: i64,
+        made: Made,
+    ) -> Result<Arc<Entry>, ApiError> {
         check_name(name)?;
         let entry = Arc::new(Entry {
-            id: self.new_id(),
+            id,
             name: name.to_owned(),
-            created_at_ms: self.runtime.wall_ms(),
+            created_at_ms,
             made,
             state: Mutex::new(State::Running),
             changing: tokio::sync::Mutex::new(()),
@@ -236,7 +247,11 @@ impl Plane {
     }
 
     /// Makes a sandbox; its name is its id in lower case with `sandbox-` before it where the caller gave none.
-    pub fn create_sandbox(&self, name: Option<&str>, new: NewSandbox) -> Result<Arc<Entry>, ApiError> {
+    pub async fn create_sandbox(
+        self: &Arc<Self>,
+        name: Option<&str>,
+        new: NewSandbox,
+    ) -> Result<Arc<Entry>, ApiError> {
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
@@ -252,11 +267,21 @@ impl Plane {
         if self.sandboxes.all().iter().any(|entry| entry.is_there() && entry.name == name) {
             return Err(taken(name));
         }
-        let made = match new {
-            NewSandbox::Local { workdir } => self.make_local(workdir.as_deref())?,
-            NewSandbox::Envd(new) => new.make(&self.runtime)?,
-        };
-        self.add_sandbox(name, made)
+        match new {
+            NewSandbox::Local { workdir } => self.add_sandbox(name, self.make_local(workdir.as_deref())?),
+            NewSandbox::Envd(new) => {
+                let (plane, name) = (Arc::clone(self), name.to_owned());
+                self.to_its_end(async move {
+                    let entry = plane.add_sandbox(&name, new.clone().make(&plane.runtime)?)?;
+                    if let Err(error) = plane.store_sandbox(&entry, &new).await {
+                        lock(&plane.sandboxes.by_id).remove(&entry.id);
+                        return Err(error);
+                    }
+                    Ok(entry)
+                })
+                .await
+            }
+        }
     }
 
     fn make_local(&self, workdir: Option<&str>) -> Result<Made, ApiError> {
@@ -309,6 +334,7 @@ impl Plane {
             plane.close_streams(Close::Destroyed, |stream| stream.sandbox() == entry.id);
             let _changing = entry.changing.lock().await;
             entry.sandbox().destroy().await?;
+            plane.unstore_sandbox(&entry).await?;
             lock(&plane.sandboxes.by_id).remove(&entry.id);
             Ok(())
         })

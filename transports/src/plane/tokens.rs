@@ -282,6 +282,11 @@ impl Tokens {
         lock(&self.by_id).get(id).map_or(Standing::Revoked, |kept| kept.record.standing(now_ms))
     }
 
+    /// Where they are kept, and whatever else outlives the server.
+    pub(super) const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
     /// All of them, oldest first, revoked ones included.
     pub fn list(&self) -> Vec<Record> {
         lock(&self.by_id).values().map(|kept| kept.record.clone()).collect()

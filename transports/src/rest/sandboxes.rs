@@ -35,7 +35,7 @@ pub(super) async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiErro
     let caller = call.caller(&CHANGE)?;
     let request: CreateRequest = call.json_or_default(&caller).await?;
     let name = request.name.clone();
-    let entry = call.plane.create_sandbox(name.as_deref(), request.new_sandbox()?)?;
+    let entry = call.plane.create_sandbox(name.as_deref(), request.new_sandbox()?).await?;
     let mut response = json(StatusCode::CREATED, &View::from(&*entry))?;
     if let Ok(location) = HeaderValue::from_str(&format!("/api/sandboxes/{}", entry.name())) {
         response.headers_mut().insert(LOCATION, location);

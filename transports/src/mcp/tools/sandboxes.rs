@@ -103,7 +103,7 @@ pub(super) async fn call(
         "create" => {
             let CreateArguments { _action, name, workdir } = arguments(json)?;
             admin_only(context)?;
-            let entry = plane.create_sandbox(name.as_deref(), NewSandbox::Local { workdir })?;
+            let entry = plane.create_sandbox(name.as_deref(), NewSandbox::Local { workdir }).await?;
             json!({ "created": View::from(&*entry) })
         }
         "destroy" => {

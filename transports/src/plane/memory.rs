@@ -1,0 +1,272 @@
+//! What outlives the server: sandboxes behind daemons, and the processes in them.
+//!
+//! A process is marked with a MAC of its owner, its sandbox and its id under the server's key, so that whoever can start
+//! processes in the sandbox can make none up for a token. The store says which there are; a server that starts again takes
+//! them over, and looks for each by its mark.
+
+use super::{
+    Plane,
+    background::{Background, StartCall},
+    envd::NewEnvd,
+    processes::KEEP_ENDED,
+    sandboxes::{Entry, NewSandbox},
+};
+use crate::ApiError;
+use hangar_backends::{
+    Handle,
+    sandbox::{Adoption, Command},
+    store::{Cursor, ProcessEnd, ProcessRun, StoreError, StoredProcess, StoredSandbox},
+};
+use hangar_core::process::{Process, TtySize};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// The shortest key: as long as what it makes.
+const KEY_LEN: usize = 32;
+
+/// What is reserved for one life of the server where it keeps the log: four terabytes of output, and as many frames as that can
+/// be. Once a life, so that nothing has to be stored while a process prints; 2,000 lives stay below 2^53, up to which
+/// every client can count.
+const RESERVED: Cursor = Cursor { offset: 1 << 42, seq: 1 << 36 };
+
+/// What processes are marked with.
+#[derive(Clone)]
+pub struct Key(Vec<u8>);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    /// A key; None for one of fewer than 32 bytes.
+    pub fn new(secret: &[u8]) -> Option<Self> {
+        (secret.len() >= KEY_LEN).then(|| Self(secret.to_vec()))
+    }
+
+    /// What a process is marked with. Each part has its length before it, so that no two of them mean the same.
+    fn tag(&self, token: &str, sandbox: &str, process: &str) -> String {
+        // A key of any length is one.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return format!("hangar:{process}") };
+        for part in [token, sandbox, process] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        let mac: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("hangar:{process}:{mac}")
+    }
+}
+
+/// How a process was started, in the store.
+#[derive(Deserialize, Serialize)]
+struct Start {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    argv: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cwd: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tty: Option<TtySize>,
+    max_log_bytes: u64,
+    stdin: bool,
+}
+
+impl Start {
+    fn of(call: &StartCall) -> Self {
+        let (command, argv) = match &call.command {
+            Command::Shell(line) => (Some(line.clone()), None),
+            Command::Argv(argv) => (None, Some(argv.clone())),
+        };
+        let StartCall { cwd, env, tty, max_log_bytes, stdin, .. } = call.clone();
+        Self { command, argv, cwd, env, tty, max_log_bytes, stdin }
+    }
+
+    fn call(self, name: Option<String>) -> Option<StartCall> {
+        let Self { command, argv, cwd, env, tty, max_log_bytes, stdin } = self;
+        let command = command.map(Command::Shell).or_else(|| argv.map(Command::Argv))?;
+        Some(StartCall { command, name, cwd, env, tty, max_log_bytes, stdin })
+    }
+}
+
+impl Plane {
+    /// From here on sandboxes behind daemons are remembered, and so are the processes in them, marked by `key`. Those of an
+    /// earlier run are there again, and `given` are there by name: one that was at another place is another sandbox.
+    pub async fn remember(self: &Arc<Self>, key: Key, given: Vec<(String, NewEnvd)>) -> Result<(), ApiError> {
+        if self.key.set(key).is_err() {
+            return Ok(());
+        }
+        let mut given: BTreeMap<String, NewEnvd> = given.into_iter().collect();
+        for sandbox in self.tokens.store().sandboxes().await? {
+            let StoredSandbox { id, name, url, secret, workdir, created_at_ms, .. } = sandbox;
+            let Some(url) = url else { continue };
+            let new = match given.remove(&name) {
+                None => NewEnvd { url, token: secret, workdir },
+                Some(new) if new.url == url => new,
+                Some(new) => {
+                    self.tokens.store().remove_sandbox(&id).await?;
+                    given.insert(name, new);
+                    continue;
+                }
+            };
+            let made = new.make(&self.runtime);
+            let entry = made.and_then(|made| self.enter_sandbox(id, &name, created_at_ms, made));
+            match entry {
+                Ok(entry) => self.take_over(&entry).await?,
+                Err(error) => tracing::error!(sandbox = name, %error, "a sandbox cannot be offered again"),
+            }
+        }
+        for (name, new) in given {
+            self.create_sandbox(Some(&name), NewSandbox::Envd(new)).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores a sandbox that is to outlive the server.
+    pub(super) async fn store_sandbox(&self, entry: &Entry, new: &NewEnvd) -> Result<(), ApiError> {
+        if self.key.get().is_none() {
+            return Ok(());
+        }
+        let stored = StoredSandbox {
+            id: entry.id().to_owned(),
+            name: entry.name().to_owned(),
+            provider: entry.made().provider.to_owned(),
+            url: Some(new.url.clone()),
+            secret: new.token.clone(),
+            workdir: new.workdir.clone(),
+            daemon: true,
+            created_at_ms: entry.created_at_ms(),
+        };
+        Ok(self.tokens.store().insert_sandbox(stored).await?)
+    }
+
+    /// Forgets one that is gone.
+    pub(super) async fn unstore_sandbox(&self, entry: &Entry) -> Result<(), ApiError> {
+        match self.tokens.store().remove_sandbox(entry.id()).await {
+            // It was not to outlive the server.
+            Ok(()) | Err(StoreError::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a process that is being started is marked with, where it outlives the server: it is stored before it runs.
+    pub(super) async fn store_process(
+        &self,
+        token: &str,
+        entry: &Entry,
+        id: &str,
+        call: &StartCall,
+    ) -> Result<Option<String>, ApiError> {
+        let Some(key) = self.key.get().filter(|_| entry.made().url.is_some()) else { return Ok(None) };
+        let stored = StoredProcess {
+            id: id.to_owned(),
+            token: token.to_owned(),
+            sandbox: entry.id().to_owned(),
+            name: call.name.clone(),
+            start: serde_json::to_string(&Start::of(call)).map_err(|_| ApiError::internal())?,
+            started_at_ms: self.runtime.wall_ms(),
+            run: None,
+            end: None,
+        };
+        let store = self.tokens.store();
+        store.insert_process(stored).await?;
+        store.reserve_cursor(id, RESERVED).await?;
+        Ok(Some(key.tag(token, entry.name(), id)))
+    }
+
+    /// Notes what a process that was started is in its sandbox.
+    pub(super) fn note_run(&self, handle: &Handle) {
+        let Some(pid) = handle.look(Process::pid) else { return };
+        let (store, id) = (Arc::clone(self.tokens.store()), handle.id().to_owned());
+        self.runtime.spawn(Box::pin(async move {
+            let run = ProcessRun { pid, daemon: String::new() };
+            note(&id, store.note_process_run(&id, run).await);
+        }));
+    }
+
+    /// Notes that a process has ended.
+    pub(super) fn store_end(&self, background: &Background) {
+        let Some(finished_at_ms) = background.finished_at_ms().filter(|_| background.is_stored()) else {
+            return;
+        };
+        let (store, id) = (Arc::clone(self.tokens.store()), background.id().to_owned());
+        self.runtime.spawn(Box::pin(async move {
+            let end = ProcessEnd { finished_at_ms, exit: String::new() };
+            note(&id, store.note_process_end(&id, end).await.map(drop));
+        }));
+    }
+
+    /// Forgets a process that is not listed any more, or was never started.
+    pub(super) fn unstore_process(&self, id: &str) {
+        let (store, id) = (Arc::clone(self.tokens.store()), id.to_owned());
+        self.runtime.spawn(Box::pin(async move { note(&id, store.remove_process(&id).await) }));
+    }
+
+    /// Takes over what an earlier run has started in a sandbox.
+    async fn take_over(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), ApiError> {
+        let Some(key) = self.key.get() else { return Ok(()) };
+        let store = self.tokens.store();
+        let keep = i64::try_from(KEEP_ENDED.as_millis()).unwrap_or(i64::MAX);
+        for stored in store.processes_in(entry.id()).await? {
+            let StoredProcess { id, token, name, start, started_at_ms, run, end, .. } = stored;
+            let is_old = end.is_some_and(|end| self.runtime.wall_ms() - end.finished_at_ms >= keep);
+            let call = serde_json::from_str::<Start>(&start).ok().and_then(|start| start.call(name));
+            let Some(call) = call.filter(|_| !is_old) else {
+                self.unstore_process(&id);
+                continue;
+            };
+            let cursor = store.cursor(&id).await?;
+            let next = Cursor { offset: cursor.offset + RESERVED.offset, seq: cursor.seq + RESERVED.seq };
+            store.reserve_cursor(&id, next).await?;
+            let tag = key.tag(&token, entry.name(), &id);
+            let adoption = Adoption {
+                id: id.clone(),
+                tag,
+                pid: run.map(|run| run.pid),
+                user: None,
+                process: call.spec(id, None).process,
+                goes_on_at: (cursor.seq, cursor.offset),
+            };
+            let Some(handle) = entry.sandbox().adopt(adoption) else { continue };
+            self.adopt(token, Arc::clone(entry), call, started_at_ms, handle);
+        }
+        Ok(())
+    }
+}
+
+/// What is not noted is told: after a restart the process would be looked for in vain, or by less than is known of it.
+fn note(process: &str, result: Result<(), StoreError>) {
+    match result {
+        // It was forgotten meanwhile, or never stored.
+        Ok(()) | Err(StoreError::NotFound) => {}
+        Err(error) => tracing::error!(process.id = process, %error, "what became of a process is not stored"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_all_that_it_stands_for() {
+        let key = Key::new(&[7; 32]).unwrap();
+        let tag = key.tag("token", "box", "id");
+        assert_eq!(tag, key.tag("token", "box", "id"));
+        assert_eq!((tag.starts_with("hangar:id:"), tag.len()), (true, "hangar:id:".len() + 64));
+        for other in [
+            key.tag("tokenb", "ox", "id"),
+            key.tag("toke", "nbox", "id"),
+            key.tag("other", "box", "id"),
+            key.tag("token", "other", "id"),
+            Key::new(&[8; 32]).unwrap().tag("token", "box", "id"),
+        ] {
+            assert_ne!(tag, other);
+        }
+        assert!(Key::new(&[7; 31]).is_none());
+    }
+}
