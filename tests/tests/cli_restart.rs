@@ -1,0 +1,207 @@
+//! `hangar serve`, killed and started again, with a sandbox behind a daemon of its own.
+
+#![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
+
+use hangar_backends::store::{SqliteStore, Store as _};
+use hangar_tests::{
+    envd,
+    real::{
+        Client, Gate, Hangar, Mark, Serving,
+        envd::{Running, launching},
+        hangar,
+        proxy::Proxy,
+        wait_until,
+    },
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::{net::SocketAddr, process::Command};
+
+const PROCESSES: &str = "/api/sandboxes/far/processes";
+
+/// The lines from 1 on, slowly enough for a restart in the middle.
+const LINES: &str = "for i in $(seq 1 300); do echo $i; sleep 0.01; done; exit 9";
+
+fn numbered(lines: u32) -> String {
+    (1..=lines).map(|line| format!("{line}\n")).collect()
+}
+
+/// A server whose sandbox `far` is behind the daemon at `daemon`.
+fn serve(daemon: SocketAddr) -> Serving {
+    Serving::start(|command| {
+        command.args(["--no-local", "--sandbox", &format!("far=http://{daemon}")]);
+    })
+}
+
+/// Kills it, does something while there is none, and starts it again.
+fn restart(serving: Serving, daemon: SocketAddr, meanwhile: impl FnOnce(&std::path::Path)) -> Serving {
+    let client = serving.client().clone();
+    serving.signal(Signal::KILL);
+    let (_, _, folder) = serving.wait();
+    meanwhile(&folder.file("data"));
+    Serving::again(folder, client.address, |command| {
+        command.env("HANGAR_TOKEN", &client.token);
+        command.args(["--no-local", "--sandbox", &format!("far=http://{daemon}")]);
+    })
+}
+
+fn call(client: &Client, arguments: &[&str]) -> Command {
+    let mut command = hangar();
+    command.args(arguments).env("HANGAR_URL", format!("http://{}", client.address));
+    command.env("HANGAR_TOKEN", &client.token);
+    command
+}
+
+fn start(client: &Client, request: &Value) -> String {
+    let reply = client.post(PROCESSES, request);
+    assert_eq!(reply.status, 201, "{reply:?}");
+    reply.json()["process_id"].as_str().unwrap().to_owned()
+}
+
+fn show(client: &Client, process: &str) -> Value {
+    client.get(&format!("{PROCESSES}/{process}?since=0")).json()
+}
+
+#[test]
+fn clients_go_on_where_they_were() {
+    launching("clients_go_on_where_they_were", || {
+        let envd = Running::start(|_| {});
+        let serving = serve(envd.address());
+        let client = serving.client().clone();
+        let process = start(&client, &json!({ "command": LINES }));
+        let mut attach = Hangar::start(&mut call(&client, &["attach", "far", &process]));
+        let mut logs = Hangar::start(&mut call(&client, &["logs", "-f", "far", &process]));
+        for line in 1..=20 {
+            assert_eq!(attach.line(), Some(line.to_string()));
+            assert_eq!(logs.line(), Some(line.to_string()));
+        }
+        let serving = restart(serving, envd.address(), |_| ());
+        let (attach, logs) = (attach.wait(), logs.wait());
+        let rest: String = (21..=300).map(|line| format!("{line}\n")).collect();
+        assert_eq!((attach.code, &attach.stdout), (9, &rest), "{}", attach.stderr);
+        assert_eq!((logs.code, &logs.stdout), (0, &rest), "{}", logs.stderr);
+        let shown = show(serving.client(), &process);
+        assert_eq!((&shown["adopted"], &shown["exit_code"]), (&json!(true), &json!(9)));
+        assert_eq!((&shown["output"], &shown["gap"]), (&json!(numbered(300)), &Value::Null));
+        // Of one that ended, and is still listed: once more.
+        let serving = restart(serving, envd.address(), |_| ());
+        wait_until("it is found", || show(serving.client(), &process)["exit_code"] == 9);
+        assert_eq!(show(serving.client(), &process)["output"], numbered(300));
+    });
+}
+
+#[test]
+fn twenty_that_are_followed_lose_nothing() {
+    launching("twenty_that_are_followed_lose_nothing", || {
+        let envd = Running::start(|_| {});
+        let serving = Serving::start(|command| {
+            command.args(["--no-local", "--sandbox", &format!("far=http://{}", envd.address())]);
+            command.args(["--background-max-per-token", "20", "--stream-max-per-token", "40"]);
+        });
+        let client = serving.client().clone();
+        let ids: Vec<String> = (0..20).map(|_| start(&client, &json!({ "command": LINES }))).collect();
+        let followed: Vec<Hangar> =
+            ids.iter().map(|id| Hangar::start(&mut call(&client, &["logs", "-f", "far", id]))).collect();
+        wait_until("they are under way", || {
+            ids.iter().all(|id| show(&client, id)["output"].as_str().is_some_and(|output| output.len() > 50))
+        });
+        // With the limits that are usual: what runs is taken over all the same.
+        let serving = restart(serving, envd.address(), |_| ());
+        for followed in followed {
+            let ended = followed.wait();
+            assert_eq!((ended.code, ended.stdout), (0, numbered(300)), "{}", ended.stderr);
+        }
+        drop(serving);
+    });
+}
+
+#[test]
+fn where_the_daemon_keeps_nothing_the_gap_is_said() {
+    launching("where_the_daemon_keeps_nothing_the_gap_is_said", || {
+        let envd = Running::start(|_| {});
+        let proxy = Proxy::start(envd.address());
+        proxy.hide_hangar();
+        let serving = serve(proxy.address());
+        let client = serving.client().clone();
+        let gate = Gate::new();
+        let command = format!("echo before; {}; echo after; exit 4", gate.wait());
+        let process = start(&client, &json!({ "command": command }));
+        let mut attach = Hangar::start(&mut call(&client, &["attach", "far", &process]));
+        assert_eq!(attach.line().as_deref(), Some("before"));
+        let serving = restart(serving, proxy.address(), |_| ());
+        wait_until("it is found", || show(serving.client(), &process)["gap"].is_object());
+        gate.open();
+        let ended = attach.wait();
+        assert_eq!((ended.code, &*ended.stdout), (4, "after\n"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("missing") || ended.stderr.contains("gone"), "{}", ended.stderr);
+        let gap = &show(serving.client(), &process)["gap"];
+        assert_eq!((&gap["reason"], gap.get("bytes")), (&json!("adopted"), None), "{gap}");
+    });
+}
+
+#[test]
+fn a_token_that_is_revoked_meanwhile_loses_its_processes() {
+    launching("a_token_that_is_revoked_meanwhile_loses_its_processes", || {
+        let envd = Running::start(|_| {});
+        let serving = serve(envd.address());
+        let (id, user) = serving.client().new_token(&json!({ "scope": "user" }));
+        let mark = Mark::new();
+        start(&user, &json!({ "command": "sleep 777", "env": { (Mark::NAME): mark.value() } }));
+        mark.wait_for("sleep 777");
+        let _serving = restart(serving, envd.address(), |data| {
+            let store = SqliteStore::open(&data.join("hangar.db")).unwrap();
+            futures_lite::future::block_on(store.revoke_token(&id, 1)).unwrap();
+        });
+        mark.wait_until_gone();
+    });
+}
+
+#[test]
+fn a_copied_mark_is_not_taken_for_the_process() {
+    launching("a_copied_mark_is_not_taken_for_the_process", || {
+        let envd = Running::start(|_| {});
+        let serving = serve(envd.address());
+        let client = serving.client().clone();
+        let process = start(&client, &json!({ "command": "echo mine; sleep 777" }));
+        wait_until("it runs", || show(&client, &process)["output"] == "mine\n");
+        let daemon = envd.json();
+        let tag = daemon.list()[0].tag.clone().unwrap();
+        assert!(tag.starts_with(&format!("hangar:{process}:")), "{tag}");
+        // Somebody in the sandbox has seen it, and makes one for a process that nobody has started, too.
+        let forged = tag.replace(&process, "01K00000000000000000000000");
+        for tag in [&tag, &forged] {
+            let mut request = envd::bash("echo theirs; sleep 777");
+            request.tag = Some(tag.clone());
+            let mut followed = daemon.start(request);
+            followed.pid();
+            followed.read_until("theirs\n");
+        }
+        let serving = restart(serving, envd.address(), |_| ());
+        let client = serving.client();
+        wait_until("it is given up", || show(client, &process)["state"] == "exited");
+        let shown = show(client, &process);
+        assert_eq!((&shown["output"], &shown["exit_code"]), (&json!(""), &Value::Null));
+        assert!(serving.log().contains("stands more than once"), "{}", serving.log());
+        let list = client.get(PROCESSES).json();
+        assert_eq!(list["processes"].as_array().map(Vec::len), Some(1), "{list}");
+    });
+}
+
+#[test]
+fn sandboxes_are_remembered_until_they_are_destroyed() {
+    launching("sandboxes_are_remembered_until_they_are_destroyed", || {
+        let envd = Running::start(|_| {});
+        let serving = serve(envd.address());
+        let url = format!("http://{}", envd.address());
+        for name in ["kept", "gone"] {
+            let request = json!({ "name": name, "provider": "envd", "url": url, "workdir": "/tmp" });
+            assert_eq!(serving.client().post("/api/sandboxes", &request).status, 201);
+        }
+        assert_eq!(serving.client().delete("/api/sandboxes/gone").status, 204);
+        let before = serving.client().get("/api/sandboxes").body;
+        let serving = restart(serving, envd.address(), |_| ());
+        assert_eq!(serving.client().get("/api/sandboxes").body, before);
+        let run = serving.client().post("/api/sandboxes/kept/exec", &json!({ "command": "pwd" }));
+        assert_eq!(run.json()["stdout"], "/tmp\n");
+    });
+}
