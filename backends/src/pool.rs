@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The most threads; more work waits.
-const MAX_THREADS: usize = 512;
+pub const MAX_THREADS: usize = 512;
 /// A thread that had nothing to do for this long ends, unless it is the last.
 const KEEP: Duration = Duration::from_secs(10);
 

@@ -44,7 +44,11 @@ pub struct SimRuntime {
     random: Mutex<Random>,
     network: net::Network,
     trace: Arc<Trace>,
+    /// Work that blocks, and gets nowhere; None while all of it does.
+    held: Mutex<Option<Vec<Work>>>,
 }
+
+type Work = Box<dyn FnOnce() + Send>;
 
 /// What happened in a run, and when.
 #[derive(Debug)]
@@ -80,6 +84,7 @@ impl Sim {
             random: Mutex::new(random),
             network,
             trace,
+            held: Mutex::default(),
         };
         Self { executor, runtime: Arc::new(runtime) }
     }
@@ -170,6 +175,22 @@ impl SimRuntime {
         self.spawn(Box::pin(task));
     }
 
+    /// From now on no work that blocks gets anywhere.
+    pub fn hold_blocking(&self) {
+        self.held.lock().unwrap().get_or_insert_default();
+    }
+
+    /// How much work does not get anywhere.
+    pub fn held(&self) -> usize {
+        self.held.lock().unwrap().as_ref().map_or(0, Vec::len)
+    }
+
+    /// Lets go of all of it.
+    pub fn release_blocking(&self) {
+        let held = self.held.lock().unwrap().take();
+        held.into_iter().flatten().for_each(|work| self.blocking(work));
+    }
+
     /// Waits.
     pub async fn sleep(&self, duration: Duration) {
         sleep_until(self, self.clock.now() + duration).await;
@@ -196,7 +217,10 @@ impl Runtime for SimRuntime {
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) {
-        self.spawn(Box::pin(async move { work() }));
+        match &mut *self.held.lock().unwrap() {
+            Some(held) => held.push(work),
+            None => self.spawn(Box::pin(async move { work() })),
+        }
     }
 
     fn timer(&self, at: Time) -> Pin<Box<dyn Timer>> {

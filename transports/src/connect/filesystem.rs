@@ -56,8 +56,23 @@ impl Daemon {
         work: impl FnOnce(&Files) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, FileError> {
         let files = Arc::clone(&self.files);
-        let done = blocking(&*self.runtime, move || work(&files)).await;
+        let done = self.on_a_thread(move || work(&files)).await;
         done.unwrap_or_else(|| Err(FileError::Io("the daemon is ending".to_owned())))
+    }
+
+    /// Does something that may take as long as a file system likes. What does not end keeps its thread, so there are always
+    /// threads that files cannot have: for starts, and for the end of the daemon. None if it panicked or the runtime ended.
+    pub(super) async fn on_a_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let permit = Arc::clone(&self.threads_for_files).acquire_owned().await.ok()?;
+        blocking(&*self.runtime, move || {
+            // Until the work is done, whether or not somebody still waits for it.
+            let _permit = permit;
+            work()
+        })
+        .await
     }
 }
 

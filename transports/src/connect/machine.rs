@@ -1,7 +1,6 @@
 //! How busy and how full the sandbox is, for `/metrics`.
 
 use super::{Body, Daemon, answer};
-use hangar_backends::runtime::blocking;
 use hyper::Response;
 use serde::Serialize;
 use std::{fs, sync::PoisonError, thread::available_parallelism};
@@ -74,7 +73,7 @@ impl Memory {
 
 /// How busy and how full it is.
 pub(super) async fn metrics(daemon: &Daemon) -> Response<Body> {
-    let read = blocking(&*daemon.runtime, || {
+    let read = daemon.on_a_thread(|| {
         let text = |path| fs::read_to_string(path).unwrap_or_default();
         let disk = rustix::fs::statvfs("/").ok();
         (

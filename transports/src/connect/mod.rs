@@ -23,7 +23,9 @@ mod process;
 mod stream;
 
 use crate::http::{self, Acceptor, Connection, Stuck};
-use hangar_backends::{Runtime, Sandbox, local::files::Files, runtime::Listener, sandbox::SandboxError};
+use hangar_backends::{
+    Runtime, Sandbox, local::files::Files, pool, runtime::Listener, sandbox::SandboxError,
+};
 use hangar_core::roster::{self, Roster};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::{
@@ -35,6 +37,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::Semaphore;
 
 pub use body::Body;
 pub use fence::Token;
@@ -47,6 +50,9 @@ pub const FEATURES: &str = "1; log, since, retention, exited, signals, group";
 
 /// What is read of a body that an answer did not read, so that its client reads the answer.
 const MAX_UNREAD: usize = 1024 * 1024;
+
+/// Threads that files may have at once: half of those that there are.
+const THREADS_FOR_FILES: usize = pool::MAX_THREADS / 2;
 
 /// How a daemon serves its sandbox.
 pub struct Config {
@@ -67,6 +73,7 @@ pub struct Daemon {
     runtime: Arc<dyn Runtime>,
     sandbox: Arc<dyn Sandbox>,
     files: Arc<Files>,
+    threads_for_files: Arc<Semaphore>,
     processor: Mutex<machine::Processor>,
     init: Mutex<init::Settings>,
     roster: Mutex<Roster<Arc<process::Entry>>>,
@@ -88,6 +95,7 @@ impl Daemon {
             runtime,
             sandbox,
             files: Arc::new(files),
+            threads_for_files: Arc::new(Semaphore::new(THREADS_FOR_FILES)),
             processor: Mutex::default(),
             init: Mutex::new(init::Settings { user, token, directory: None, variables }),
             roster: Mutex::new(Roster::new(roster::Config::default())),

@@ -4,7 +4,7 @@ use super::{super::Body, Daemon, Refusal};
 use bytes::Bytes;
 use hangar_backends::{
     local::{User, files::Entry},
-    runtime::{BoxFuture, blocking},
+    runtime::BoxFuture,
 };
 use hyper::{
     Request, Response, StatusCode,
@@ -58,7 +58,7 @@ impl FileBody {
         let len = self.left.and_then(|left| usize::try_from(left).ok()).map_or(READ, |left| left.min(READ));
         let reading = self.reading.get_or_insert_with(|| {
             let (daemon, file) = (Arc::clone(daemon), Arc::clone(file));
-            Box::pin(async move { blocking(&*daemon.runtime, move || piece(&file, at, len)).await.flatten() })
+            Box::pin(async move { daemon.on_a_thread(move || piece(&file, at, len)).await.flatten() })
         });
         let read = std::task::ready!(reading.as_mut().poll(cx));
         self.reading = None;
