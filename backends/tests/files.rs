@@ -252,6 +252,9 @@ fn a_regular_file_is_opened_and_nothing_else() {
     assert_eq!(error("fifo"), FileError::NotRegular(folder.text("fifo")));
     assert_eq!(error("socket"), FileError::NotRegular(folder.text("socket")));
     assert_eq!(error("/dev/full"), FileError::NotRegular("/dev/full".into()));
+    // And none to read: what would wait is an error.
+    let (file, _) = files.open(&user, Path::new("/proc/version")).unwrap();
+    assert!(rustix::fs::fcntl_getfl(file).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
 }
 
 // Directories.

@@ -37,8 +37,11 @@ pub(super) fn compose(
     let mut temporary = Temporary::new(directory, destination)?;
     for source in sources {
         let mut file = File::from(open_regular(source, OFlags::RDONLY, Mode::empty())?);
-        io::copy(&mut file, &mut temporary.file)
-            .map_err(|error| FileError::of_io(&error, destination.path()))?;
+        io::copy(&mut file, &mut temporary.file).map_err(|error| {
+            // That is never said of the temporary file, which is on a disk.
+            let is_source = error.kind() == io::ErrorKind::WouldBlock;
+            FileError::of_read(&error, if is_source { source.path() } else { destination.path() })
+        })?;
     }
     // Before the sources go: some file systems find out only here that they are full.
     fdatasync(&temporary.file).map_err(|errno| destination.fault(errno))?;

@@ -28,6 +28,9 @@ pub enum FileError {
     /// It is a FIFO, a socket or a device: no file that has a content of its own.
     #[error("{0}: not a regular file")]
     NotRegular(String),
+    /// It is none that has a content of its own: what it gives comes from elsewhere, and there is nothing now.
+    #[error("{0}: it has nothing to read now")]
+    NothingToRead(String),
     /// The file system is full, or the user's share of it.
     #[error("{0}: no space left")]
     NoSpace(String),
@@ -93,6 +96,14 @@ impl FileError {
         }
     }
 
+    /// What a read of `path` failed with.
+    pub fn of_read(error: &io::Error, path: &Path) -> Self {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return Self::NothingToRead(shown(path));
+        }
+        Self::of_io(error, path)
+    }
+
     /// As [`of`](Self::of), of an error of std.
     pub(super) fn of_io(error: &io::Error, path: &Path) -> Self {
         match Errno::from_io_error(error) {
@@ -138,6 +149,14 @@ mod tests {
         assert_eq!(FileError::of(Errno::IO, "/a b".as_ref()), FileError::Io(rest.into()));
         let own = FileError::of_io(&io::Error::other("odd"), "/a b".as_ref());
         assert_eq!(own, FileError::Io("/a b: odd".into()));
+        let again = io::Error::from(Errno::AGAIN);
+        let nothing = FileError::of_read(&again, "/a b".as_ref());
+        assert_eq!(nothing, FileError::NothingToRead(path()));
+        assert_eq!(nothing.to_string(), "/a b: it has nothing to read now");
+        assert_eq!(
+            FileError::of_read(&Errno::ISDIR.into(), "/a b".as_ref()),
+            FileError::IsADirectory(path())
+        );
         let many = FileError::TooMany { path: path(), max: 7 };
         assert_eq!(many.to_string(), "/a b: more than 7 entries");
         assert_eq!(FileError::User("bob".into()).to_string(), "the server cannot act as bob");

@@ -147,7 +147,7 @@ impl Files {
     }
 
     /// Opens a regular file for reading; symbolic links are followed. The entry is that of the file which was opened, and
-    /// never of a link.
+    /// never of a link. A read that would wait (of `/proc/kmsg`, say) fails instead: [`FileError::of_read`].
     ///
     /// # Errors
     ///
@@ -200,8 +200,8 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`FileError::NotFound`], [`FileError::IsADirectory`] and [`FileError::NotRegular`] of a source;
-    /// [`FileError::IsADirectory`] of the destination; [`FileError::NoSpace`], [`FileError::ReadOnly`]. The sources
+    /// [`FileError::NotFound`], [`FileError::IsADirectory`], [`FileError::NotRegular`] and [`FileError::NothingToRead`] of
+    /// a source; [`FileError::IsADirectory`] of the destination; [`FileError::NoSpace`], [`FileError::ReadOnly`]. The sources
     /// and what was at the destination are there then, and no temporary file is left. Only if removing a source fails, which is tried for all of them, the destination
     /// is complete and that source there as well.
     pub fn compose(&self, user: &User, sources: &[PathBuf], destination: &Path) -> Result<Entry, FileError> {

@@ -5,7 +5,7 @@ use super::{
     Entry, FileError, act, make, metadata,
     place::Place,
 };
-use rustix::fs::{FileType, Mode, OFlags, fcntl_setfl, fstat, ftruncate};
+use rustix::fs::{FileType, Mode, OFlags, fstat, ftruncate};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -75,7 +75,7 @@ pub(super) fn create(
     Ok(File::from(file))
 }
 
-/// Opens a regular file, and nothing that could block whoever opens it.
+/// Opens a regular file, and nothing that could block whoever opens it, or reads or writes it then.
 pub(super) fn open_regular(place: &Place<'_>, flags: OFlags, mode: Mode) -> Result<OwnedFd, FileError> {
     let file = place.open(flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode)?;
     let fault = |errno| place.fault(errno);
@@ -89,7 +89,6 @@ pub(super) fn open_regular(place: &Place<'_>, flags: OFlags, mode: Mode) -> Resu
         | FileType::BlockDevice
         | FileType::Unknown => return Err(FileError::NotRegular(place.asked())),
     }
-    // Some file systems would have reads and writes of it fail instead of wait.
-    fcntl_setfl(&file, OFlags::empty()).map_err(fault)?;
+    // It stays non-blocking: files on disks do not mind, and one of /proc or of FUSE must not keep a thread.
     Ok(file)
 }

@@ -3,7 +3,10 @@
 use super::{super::Body, Daemon, Refusal};
 use bytes::Bytes;
 use hangar_backends::{
-    local::{User, files::Entry},
+    local::{
+        User,
+        files::{Entry, FileError},
+    },
     runtime::BoxFuture,
 };
 use hyper::{
@@ -17,6 +20,7 @@ use hyper::{
 use std::{
     fmt,
     fs::File,
+    io,
     os::unix::fs::FileExt as _,
     sync::Arc,
     task::{Context, Poll},
@@ -33,7 +37,9 @@ pub struct FileBody {
     at: u64,
     /// None: what there is. The files of `/proc` do not say how long they are.
     left: Option<u64>,
-    reading: Option<BoxFuture<'static, Option<Bytes>>>,
+    /// Read already.
+    first: Option<Bytes>,
+    reading: Option<BoxFuture<'static, io::Result<Bytes>>>,
 }
 
 impl fmt::Debug for FileBody {
@@ -54,45 +60,52 @@ impl FileBody {
         if self.left == Some(0) {
             return Poll::Ready(None);
         }
+        let read = match self.first.take() {
+            Some(first) => Ok(first),
+            None => {
+                let read = std::task::ready!(self.reading().as_mut().poll(cx));
+                self.reading = None;
+                read
+            }
+        };
+        let bytes = read.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a file could not be read to its end");
+            Bytes::new()
+        });
+        if bytes.is_empty() {
+            self.left = Some(0);
+            return Poll::Ready(None);
+        }
+        self.at += bytes.len() as u64;
+        self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
+        Poll::Ready(Some(bytes))
+    }
+
+    /// The read that is under way, which begins here where none is.
+    fn reading(&mut self) -> &mut BoxFuture<'static, io::Result<Bytes>> {
         let (daemon, file, at) = (&self.daemon, &self.file, self.at);
         let len = self.left.and_then(|left| usize::try_from(left).ok()).map_or(READ, |left| left.min(READ));
-        let reading = self.reading.get_or_insert_with(|| {
+        self.reading.get_or_insert_with(|| {
             let (daemon, file) = (Arc::clone(daemon), Arc::clone(file));
-            Box::pin(async move { daemon.on_a_thread(move || piece(&file, at, len)).await.flatten() })
-        });
-        let read = std::task::ready!(reading.as_mut().poll(cx));
-        self.reading = None;
-        match &read {
-            Some(bytes) => {
-                self.at += bytes.len() as u64;
-                self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
-            }
-            None => self.left = Some(0),
-        }
-        Poll::Ready(read)
+            Box::pin(async move {
+                let read = daemon.on_a_thread(move || piece(&file, at, len)).await;
+                read.unwrap_or_else(|| Err(io::Error::other("the daemon is ending")))
+            })
+        })
     }
 }
 
-/// A piece of a file; None where there is none.
-fn piece(file: &File, at: u64, len: usize) -> Option<Bytes> {
+/// A piece of a file; nothing at its end.
+fn piece(file: &File, at: u64, len: usize) -> io::Result<Bytes> {
     let mut buffer = vec![0; len];
     let read = loop {
         match file.read_at(&mut buffer, at) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             read => break read,
         }
     };
-    match read {
-        Ok(read @ 1..) => {
-            buffer.truncate(read);
-            Some(buffer.into())
-        }
-        Ok(_) => None,
-        Err(error) => {
-            tracing::warn!(%error, "a file could not be read to its end");
-            None
-        }
-    }
+    buffer.truncate(read?);
+    Ok(buffer.into())
 }
 
 /// Sends a file.
@@ -103,7 +116,16 @@ pub(super) async fn read(
     path: &str,
 ) -> Result<Response<Body>, Refusal> {
     let path = daemon.path("path", path, &user)?;
-    let (file, entry) = daemon.with_files(move |files| files.open(&user, &path)).await?;
+    let wants_body = request.method() != hyper::Method::HEAD;
+    let (file, entry, first) = daemon
+        .with_files(move |files| {
+            let (file, entry) = files.open(&user, &path)?;
+            // What has no length may have nothing to read either, which can still be said here.
+            let first = (entry.size == 0 && wants_body).then(|| piece(&file, 0, READ)).transpose();
+            let first = first.map_err(|error| FileError::of_read(&error, &path))?;
+            Ok((file, entry, first))
+        })
+        .await?;
     let size = u64::try_from(entry.size).unwrap_or(0);
     let modified = modified(&entry);
     let headers = request.headers();
@@ -135,8 +157,9 @@ pub(super) async fn read(
         headers.insert(CONTENT_LENGTH, HeaderValue::from(left));
     }
     last_modified(headers, modified);
-    if request.method() != hyper::Method::HEAD {
-        let body = FileBody { daemon: Arc::clone(daemon), file: Arc::new(file), at, left, reading: None };
+    if wants_body {
+        let (daemon, file) = (Arc::clone(daemon), Arc::new(file));
+        let body = FileBody { daemon, file, at, left, first, reading: None };
         *response.body_mut() = Body::File(Box::new(body));
     }
     Ok(response)
