@@ -53,7 +53,9 @@ fn a_wrong_call_says_in_a_line_what_to_do() {
         let empty = folder.file("empty");
         fs::write(&empty, "\n").unwrap();
         type Change<'a> = &'a dyn Fn(&mut Command);
-        let cases: [(&str, Change<'_>); 9] = [
+        let spaced = folder.file("spaced");
+        fs::write(&spaced, "a b\n").unwrap();
+        let cases: [(&str, Change<'_>); 11] = [
             ("unset it", &|command| {
                 command.env("HANGAR_ENVD_TOKEN", "");
             }),
@@ -74,6 +76,12 @@ fn a_wrong_call_says_in_a_line_what_to_do() {
             }),
             ("is empty", &|command| {
                 command.env("HANGAR_ENVD_TOKEN_FILE", &empty);
+            }),
+            ("visible ASCII", &|command| {
+                command.env("HANGAR_ENVD_TOKEN_FILE", &spaced);
+            }),
+            ("visible ASCII", &|command| {
+                command.env("HANGAR_ENVD_TOKEN", "s\u{e9}cret");
             }),
             ("set one of them", &|command| {
                 command.env("HANGAR_ENVD_TOKEN_FILE", "/x").env("HANGAR_ENVD_TOKEN", "x");

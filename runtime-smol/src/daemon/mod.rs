@@ -160,16 +160,20 @@ fn token() -> Result<Option<Token>, Failure> {
         (Some(_), Some(_)) => {
             Err(Failure::usage("HANGAR_ENVD_TOKEN and HANGAR_ENVD_TOKEN_FILE are both set; set one of them"))
         }
-        (Some(token), None) => Ok(Token::new(token)),
+        (Some(token), None) => sendable("HANGAR_ENVD_TOKEN", token),
         (None, Some(file)) => {
             let text = fs::read_to_string(&file)
                 .map_err(|error| Failure::usage(format!("HANGAR_ENVD_TOKEN_FILE: {file}: {error}")))?;
-            let token = Token::new(text.trim_end_matches(['\r', '\n']).to_owned());
-            let empty = || Failure::usage(format!("HANGAR_ENVD_TOKEN_FILE: {file} is empty"));
-            token.map(Some).ok_or_else(empty)
+            let token = text.trim_end_matches(['\r', '\n']).to_owned();
+            sendable(&format!("HANGAR_ENVD_TOKEN_FILE: {file}"), token)
         }
         (None, None) => Ok(None),
     }
+}
+
+/// A token that requests can carry.
+fn sendable(name: &str, token: String) -> Result<Option<Token>, Failure> {
+    Token::new(token).map(Some).map_err(|error| Failure::usage(format!("{name}: {error}")))
 }
 
 fn log() -> Result<(), Failure> {

@@ -33,11 +33,32 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Why something cannot be a token.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadToken {
+    /// It is empty.
+    #[error("it is empty")]
+    Empty,
+    /// No request could carry it.
+    #[error("it has characters other than visible ASCII ones, so no header could carry it")]
+    NotVisible,
+}
+
 impl Token {
-    /// A token; None where it is empty.
-    pub fn new(secret: String) -> Option<Self> {
+    /// A token: visible ASCII characters, as it is carried by a header.
+    ///
+    /// # Errors
+    ///
+    /// What it has to be and is not.
+    pub fn new(secret: String) -> Result<Self, BadToken> {
+        if secret.is_empty() {
+            return Err(BadToken::Empty);
+        }
+        if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadToken::NotVisible);
+        }
         let sha256 = Sha256::digest(&secret).into();
-        (!secret.is_empty()).then_some(Self { secret, sha256 })
+        Ok(Self { secret, sha256 })
     }
 
     /// Whether this is it. It takes as long whatever is wrong.

@@ -46,7 +46,7 @@ impl Daemon {
     /// A path of a request: absolute, or in the user's home.
     pub(super) fn path(&self, field: &'static str, path: &str, user: &User) -> Result<PathBuf, RpcError> {
         let directory = self.settings().directory.clone().filter(|_| path.is_empty());
-        files::resolve(path, user, directory.as_deref().map(Path::new))
+        files::resolve(directory.as_deref().unwrap_or(path), user, None)
             .map_err(|error| RpcError::new(Code::InvalidArgument, format!("{field}: {error}")))
     }
 

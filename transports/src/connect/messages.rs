@@ -20,15 +20,19 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A body that is one message.
 pub(super) async fn whole(daemon: &Daemon, body: &mut Incoming) -> Result<Bytes, RpcError> {
-    let limit = MAX_MESSAGE as usize;
+    whole_within(daemon, body, MAX_MESSAGE).await
+}
+
+/// A body that is one message of at most `max` bytes.
+pub(super) async fn whole_within(daemon: &Daemon, body: &mut Incoming, max: u32) -> Result<Bytes, RpcError> {
     let runtime = &*daemon.runtime;
-    if body.size_hint().lower() > limit as u64 {
-        return Err(too_long());
+    if body.size_hint().lower() > u64::from(max) {
+        return Err(too_long(max));
     }
-    let collected = Limited::new(body, limit).collect();
+    let collected = Limited::new(body, max as usize).collect();
     match until(runtime, runtime.now() + TIMEOUT, collected).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
-        Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+        Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_long(max)),
         Some(Err(_)) => Err(cut_short()),
         None => Err(late()),
     }
@@ -102,8 +106,8 @@ impl<'a> Messages<'a> {
     }
 }
 
-fn too_long() -> RpcError {
-    RpcError::new(Code::ResourceExhausted, format!("the message is longer than {MAX_MESSAGE} bytes"))
+fn too_long(max: u32) -> RpcError {
+    RpcError::new(Code::ResourceExhausted, format!("the message is longer than {max} bytes"))
 }
 
 fn cut_short() -> RpcError {

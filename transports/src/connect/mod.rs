@@ -40,7 +40,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 pub use body::Body;
-pub use fence::Token;
+pub use fence::{BadToken, Token};
 
 /// The version of envd whose protocol this is.
 pub const ENVD_VERSION: &str = "0.6.13";
@@ -48,8 +48,8 @@ pub const ENVD_VERSION: &str = "0.6.13";
 /// What a client that knows hangar can rely on, for the header `Hangar-Envd`.
 pub const FEATURES: &str = "1; log, since, retention, exited, signals, group";
 
-/// What is read of a body that an answer did not read, so that its client reads the answer.
-const MAX_UNREAD: usize = 1024 * 1024;
+/// What is read of a body that an answer did not read, so that its client reads the answer: as much as the longest message.
+const MAX_UNREAD: usize = 16 * 1024 * 1024;
 
 /// Threads that files may have at once: half of those that there are.
 const THREADS_FOR_FILES: usize = pool::MAX_THREADS / 2;

@@ -74,6 +74,15 @@ impl Files {
         Ok(Self { root: root.map(|root| Root::open(&root)).transpose()? })
     }
 
+    /// Whether the server can act as a user at all.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::User`]: it cannot.
+    pub fn check_user(&self, user: &User) -> Result<(), FileError> {
+        act(user, || Ok(()))
+    }
+
     /// What is at a path; of a symbolic link, the link and where it leads.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ impl On {
 
     /// A daemon with a token.
     pub fn envd_with_token(self, token: &str) -> Envd {
-        Envd::start(self, Token::new(token.to_owned()))
+        Envd::start(self, Some(Token::new(token.to_owned()).unwrap()))
     }
 }
 
