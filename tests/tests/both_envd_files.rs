@@ -380,6 +380,15 @@ fn several_files_become_one(on: On) {
     assert_eq!(compose(json!({ "destination": format!("{at}/c") })).0, 400);
     let (status, why) = compose(json!([[format!("{at}/c")], format!("{at}/d"), null]));
     assert_eq!((status, why.contains("the body: it must be a JSON object")), (400, true), "{why}");
+    let many = |count: usize, len: usize| {
+        let paths = vec![format!("{at}/{}", "n".repeat(len)); count];
+        compose(json!({ "source_paths": paths, "destination": format!("{at}/d") }))
+    };
+    assert_eq!(many(10_000, 100).0, 404);
+    let (status, why) = many(10_001, 1);
+    assert_eq!((status, why.contains("source_paths: at most 10000")), (400, true), "{why}");
+    let (status, why) = many(2000, 2500);
+    assert_eq!((status, why.contains("longer than 4194304 bytes")), (400, true), "{why}");
 }
 
 fn a_large_file_comes_and_goes(on: On) {

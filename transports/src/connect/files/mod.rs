@@ -10,7 +10,7 @@ mod upload;
 
 use super::{Body, Daemon, answer, fence, head, messages};
 use hangar_backends::local::{User, files::FileError};
-use hangar_core::wire::connect::RpcError;
+use hangar_core::wire::connect::{Code, RpcError};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use serde::Deserialize;
 use signature::{Operation, Signed};
@@ -169,6 +169,12 @@ fn check_signed<B>(
     checked.map(|()| Allowed::Signed).map_err(refused)
 }
 
+/// The most files that one is made of.
+const MAX_SOURCES: usize = 10_000;
+
+/// The longest body of `/files/compose`: so many paths fit.
+const MAX_COMPOSE: u32 = 4 * 1024 * 1024;
+
 /// What `/files/compose` takes.
 #[derive(Deserialize)]
 struct Compose {
@@ -177,14 +183,25 @@ struct Compose {
     username: Option<String>,
 }
 
+/// A body that is too long is refused as one that is too long for a list of paths; everything else as it is.
+fn bad_body(error: RpcError) -> Refusal {
+    if error.code == Code::ResourceExhausted {
+        return Refusal::bad(format!("the body: {}", error.message));
+    }
+    error.into()
+}
+
 /// Makes one file of several, which are removed. Needs the token, where there is one.
 pub(super) async fn compose(daemon: &Arc<Daemon>, request: &mut Request<Incoming>) -> Response<Body> {
     let composed = async {
         let named = head::user(request.headers())?;
-        let body = messages::whole(daemon, request.body_mut()).await?;
+        let body = messages::whole_within(daemon, request.body_mut(), MAX_COMPOSE).await.map_err(bad_body)?;
         let asked: Compose = messages::object(&body).map_err(Refusal::bad)?;
         if asked.source_paths.is_empty() {
             return Err(Refusal::bad("source_paths: must not be empty"));
+        }
+        if asked.source_paths.len() > MAX_SOURCES {
+            return Err(Refusal::bad(format!("source_paths: at most {MAX_SOURCES} are taken")));
         }
         let user: User =
             daemon.acting(asked.username.filter(|name| !name.is_empty()).or(named).as_deref())?;
