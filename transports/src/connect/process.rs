@@ -30,7 +30,7 @@ use hyper::Response;
 use std::{
     future::poll_fn,
     sync::{
-        Arc,
+        self, Arc, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     task::Waker,
@@ -43,6 +43,9 @@ const WINDOW: usize = 256 * 1024;
 /// The most that a client may have kept.
 const MAX_KEPT: u64 = 64 * 1024 * 1024;
 
+/// The most arguments of a command: none that is longer starts, whatever is in it.
+const MAX_ARGUMENTS: usize = 256 * 1024;
+
 /// The first number of those that never ran: above what Linux gives to processes (2^22).
 const NEVER_RAN: u32 = 1 << 30;
 
@@ -50,7 +53,8 @@ const NEVER_RAN: u32 = 1 << 30;
 pub(super) struct Entry {
     pub(super) pid: u32,
     tag: Option<String>,
-    config: ProcessConfig,
+    /// While it runs: only then it is shown, and it may be as long as a message.
+    config: sync::Mutex<Option<ProcessConfig>>,
     pub(super) handle: Arc<Handle>,
     pub(super) is_tty: bool,
     /// Held by who writes to it: what two write is not mixed.
@@ -81,6 +85,10 @@ impl Daemon {
 }
 
 impl Entry {
+    fn config(&self) -> MutexGuard<'_, Option<ProcessConfig>> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ended(&self) -> RpcError {
         RpcError::new(Code::NotFound, format!("the process with pid {} has ended", self.pid))
     }
@@ -98,6 +106,9 @@ pub(super) async fn start(
     }
     let StartRequest { process, pty, tag, stdin } = request;
     let config = process.ok_or_else(|| bad("process: must be set"))?;
+    if config.args.len() > MAX_ARGUMENTS {
+        return Err(bad(format!("process.args: at most {MAX_ARGUMENTS} are taken")));
+    }
     let tty = pty.map(size).transpose()?;
     let stdin = stdin.unwrap_or(true) || tty.is_some();
     let followed = followed(daemon, head, tty)?;
@@ -134,7 +145,9 @@ impl Starting {
             // Nobody may wait for it any more.
             Err(error) => return drop(tell.send(Err(start_error(error)))),
         };
-        let pid = handle.look(Process::pid).unwrap_or_else(never_ran);
+        let pid = handle.look(Process::pid);
+        let config = sync::Mutex::new(pid.map(|_| config));
+        let pid = pid.unwrap_or_else(never_ran);
         let input = Mutex::default();
         let entry = Arc::new(Entry { pid, tag: tag.clone(), config, handle, is_tty, input, holds });
         let key = daemon.roster().insert(pid, tag, logged, Arc::clone(&entry));
@@ -200,8 +213,9 @@ fn follow(
 /// Waits for its end, and for the time after which nobody can ask for it any more.
 async fn forget(daemon: Arc<Daemon>, entry: Arc<Entry>, key: Key) {
     let watcher = entry.handle.watcher();
-    drop(entry);
     poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over)).await;
+    *entry.config() = None;
+    drop(entry);
     let kept = watcher.handle().look(|process| process.log().held() as u64);
     drop(watcher);
     let emptied = daemon.roster().handle_ended(key, kept, daemon.runtime.now());
@@ -275,12 +289,11 @@ fn never_ran() -> u32 {
 
 /// What runs.
 pub(super) fn list(daemon: &Daemon) -> ListResponse {
-    let info = |entry: &Arc<Entry>| ProcessInfo {
-        config: Some(entry.config.clone()),
-        pid: entry.pid,
-        tag: entry.tag.clone(),
+    let info = |entry: &Arc<Entry>| {
+        let config = Some(entry.config().clone()?);
+        Some(ProcessInfo { config, pid: entry.pid, tag: entry.tag.clone() })
     };
-    ListResponse { processes: daemon.roster().running().map(info).collect() }
+    ListResponse { processes: daemon.roster().running().filter_map(info).collect() }
 }
 
 /// Gives a terminal another size.

@@ -76,6 +76,11 @@ impl Running {
         Client::new(self.address, Codec::Json)
     }
 
+    /// A client that speaks protobuf.
+    pub fn proto(&self) -> Client {
+        Client::new(self.address, Codec::Proto)
+    }
+
     /// Where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
