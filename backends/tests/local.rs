@@ -344,7 +344,7 @@ fn root_can_run_commands_as_another_user() {
     let unknown = start(&any, Spec { user: Some("no-such".into()), ..shell(line) });
     assert_eq!(unknown.unwrap_err(), bad_user("there is no user no-such"));
 
-    let own = sandbox_with(Config { user: Some(nobody), directory: None });
+    let own = sandbox_with(Config { user: Some(nobody), ..Config::default() });
     assert!(!own.capabilities().users);
     // Its home is not there, so it runs in the root.
     assert_eq!(run(&own, shell(&format!("{line}; pwd"))).stdout(), format!("{expected}/\n"));

@@ -31,7 +31,7 @@ fn another_user_has_exactly_their_groups() {
     chown(&folder, None, Some(60)).unwrap();
     let as_nobody = |groups: &[u32]| {
         let user = User { groups: groups.to_vec(), ..nobody.clone() };
-        sandbox_with(Config { user: Some(user), directory: Some(folder.clone().into()) })
+        sandbox_with(Config { user: Some(user), directory: Some(folder.clone().into()), ..Config::default() })
     };
     let many = as_nobody(&[gid, 60, 7]);
     // `id` puts the primary group first, the system puts them in order.
@@ -64,7 +64,7 @@ fn another_user_has_exactly_their_groups() {
     fs::remove_dir_all(&folder).unwrap();
 
     // A number of all ones is no user: where one is set it stands for "leave it as it is".
-    let root = sandbox_with(Config { user: Some(User { uid: u32::MAX, ..nobody }), directory: None });
+    let root = sandbox_with(Config { user: Some(User { uid: u32::MAX, ..nobody }), ..Config::default() });
     let refused = start(&root, shell("id")).unwrap_err();
     assert_eq!(refused, StartError::ForbiddenUser("commands cannot run as nobody".into()));
 }

@@ -11,11 +11,9 @@
 //! again.
 
 use super::{
-    Shared,
     hunt::{Hunt, Look},
     members::{Identity, Member, Scan, Scanner, Snapshot, signal},
 };
-use crate::runtime::sleep_until;
 use hangar_core::{
     Time,
     process::{self, Target},
@@ -26,17 +24,16 @@ use rustix::{
 };
 use std::{
     collections::BTreeSet,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 /// How long a sweep goes on finding something before it gives up: what is stuck in the kernel does not end.
-const SWEEP: Duration = Duration::from_secs(2);
+pub(super) const SWEEP: Duration = Duration::from_secs(2);
 /// How long TERM waits for a look at the descendants.
 const LOOK: Duration = Duration::from_millis(200);
 /// Between two looks: the first and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// Ends one process, when its machine says so.
 pub(super) struct Killer {
@@ -266,32 +263,6 @@ impl Killer {
             && let Err(error) = kill_process_group(group, signal)
         {
             tracing::debug!(process.id = self.process_id, %error, "its group was not signalled");
-        }
-    }
-}
-
-/// Ends everything that has the sandbox's variable in its environment, and the descendants of that. Returns how much
-/// is left.
-pub(super) async fn sweep_sandbox(shared: &Arc<Shared>) -> usize {
-    let until = shared.runtime.now() + SWEEP;
-    let mut pause = PAUSES.0;
-    let mut hunt = Hunt::default();
-    loop {
-        let (look, left) = shared.scanner.scan().await.map_or((Look::Later, 0), |snapshot| {
-            let own = |member: &Member| member.sandbox_id.as_deref() == Some(&*shared.sandbox_id);
-            let found = snapshot.with_descendants(own);
-            let found: Vec<Identity> = found.into_iter().map(|member| member.stat.identity).collect();
-            (hunt.look(&snapshot, &found), found.len())
-        });
-        match look {
-            Look::Over => return 0,
-            // Perhaps nobody was seen at the last look, but it was not the end.
-            Look::AtOnce | Look::Later if shared.runtime.now() >= until => return left.max(1),
-            Look::AtOnce => pause = PAUSES.0,
-            Look::Later => {
-                sleep_until(&*shared.runtime, shared.runtime.now() + pause).await;
-                pause = (pause * 2).min(PAUSES.1);
-            }
         }
     }
 }

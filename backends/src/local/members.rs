@@ -147,6 +147,11 @@ impl Snapshot {
         }
     }
 
+    /// Everything below this server that has not ended.
+    pub(super) fn descendants(&self) -> Vec<&Member> {
+        self.with_descendants(|member| member.stat.parent == self.own_pid)
+    }
+
     pub(super) fn find(&self, pid: i32) -> Option<&Member> {
         self.all.iter().find(|member| member.stat.identity.pid == pid)
     }
@@ -289,6 +294,8 @@ pub(super) mod tests {
             members.iter().map(|member| member.stat.identity.pid).collect()
         };
         assert_eq!((found(7), found(8), found(99)), (vec![5, 6, 7], vec![], vec![]));
+        let below: Vec<i32> = snapshot.descendants().iter().map(|member| member.stat.identity.pid).collect();
+        assert_eq!(below, [10], "99 is the server");
     }
 
     #[test]

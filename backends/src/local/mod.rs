@@ -10,7 +10,8 @@
 //! * A process is the leader of a process group of its own. Its environment is built, never inherited.
 //! * What belongs to it is its group, whatever has its `HANGAR_PROCESS_ID` in its environment, and the descendants of
 //!   those. A program that clears its environment, leaves the group and outlives its parents before anybody looked
-//!   cannot be found. All that was ever started in a sandbox has its `HANGAR_SANDBOX_ID`: pause and destroy go by that.
+//!   cannot be found, unless the server is nothing but the sandbox ([`Config::owns_descendants`]). All that was ever
+//!   started in a sandbox has its `HANGAR_SANDBOX_ID`: pause and destroy go by that.
 //! * [`files`] is for a daemon in a sandbox, which serves files to clients; nothing here uses it.
 //! * The library has no effect on the whole server. To reap orphans is a binary's business: [`reaper`]. So is how
 //!   signals are handled: those that the server *ignores* its commands ignore too, so a binary that may have been
@@ -27,6 +28,7 @@ mod pause;
 mod pty;
 pub mod reaper;
 mod spawn;
+mod sweep;
 mod user;
 
 use crate::{
@@ -64,6 +66,9 @@ pub struct Config {
     pub user: Option<User>,
     /// Where, unless they say so; without it in their user's home, or in `/` where there is none.
     pub directory: Option<PathBuf>,
+    /// The server is this sandbox and nothing else: [`destroy`](Sandbox::destroy) ends whatever descends from the server,
+    /// however it hid. For binaries that called [`reaper::become_subreaper`], so that nothing gets away from below it.
+    pub owns_descendants: bool,
 }
 
 /// This machine as a sandbox.
@@ -79,6 +84,7 @@ struct Shared {
     /// No command can ask for another.
     is_fixed_user: bool,
     directory: Option<PathBuf>,
+    owns_descendants: bool,
     /// In the environment of everything that runs here.
     sandbox_id: String,
     scanner: Scanner,
@@ -113,6 +119,7 @@ impl LocalSandbox {
             is_fixed_user: config.user.is_some(),
             user: config.user.unwrap_or_else(User::current),
             directory: config.directory,
+            owns_descendants: config.owns_descendants,
             table: Mutex::default(),
             left: Notify::new(),
         };
@@ -169,6 +176,11 @@ impl Sandbox for LocalSandbox {
             }
             let end = shared.runtime.now() + DESTROY;
             until(&*shared.runtime, end, shared.ended()).await;
+            let mut left = 0;
+            if shared.owns_descendants {
+                // Before the outputs are waited for, which they may hold.
+                left = sweep::sweep_descendants(shared).await;
+            }
             let last = shared.runtime.now() + LAST_OUTPUT;
             if until(&*shared.runtime, last, shared.emptied()).await.is_none() {
                 // Whoever reads it does not, and a full log keeps its process here.
@@ -182,7 +194,10 @@ impl Sandbox for LocalSandbox {
             }
             until(&*shared.runtime, end, shared.emptied()).await;
             // A background process without output was let go of when its leader had ended.
-            let left = kill::sweep_sandbox(shared).await.max(shared.lock().processes.len());
+            if !shared.owns_descendants {
+                left = sweep::sweep_sandbox(shared).await;
+            }
+            left = left.max(shared.lock().processes.len());
             if left == 0 { Ok(()) } else { Err(SandboxError::Left(left)) }
         })
     }

@@ -96,8 +96,9 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     let runtime: Arc<dyn Runtime> = Arc::new(threads.runtime());
     threads.block_on(async {
         let listener = listen(&*runtime, cli.listen).await?;
+        let sandbox = local::Config { owns_descendants: true, ..local::Config::default() };
         let config = connect::Config {
-            sandbox: Arc::new(LocalSandbox::new(Arc::clone(&runtime), local::Config::default())),
+            sandbox: Arc::new(LocalSandbox::new(Arc::clone(&runtime), sandbox)),
             files,
             user: cli.user,
             token,

@@ -28,7 +28,7 @@ impl Local {
 
     fn make(&self, directory: Option<PathBuf>) -> Made {
         let workdir = directory.as_ref().map(|directory| directory.to_string_lossy().into_owned());
-        let config = Config { user: self.user.clone(), directory };
+        let config = Config { user: self.user.clone(), directory, ..Config::default() };
         Made {
             sandbox: Arc::new(LocalSandbox::new(Arc::clone(&self.runtime), config)),
             provider: "local",
