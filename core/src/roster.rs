@@ -17,14 +17,15 @@ pub struct Config {
     pub ended: Duration,
     /// After its end, where what it printed is kept.
     pub logged: Duration,
-    /// Those that have ended, at the most; past it the one that ended first is forgotten.
+    /// Those that have ended, at the most, of those whose output is kept and again of those of which only the end is; past
+    /// it the one of its kind that ended first is forgotten.
     pub max_ended: usize,
     /// Bytes of what those have printed that is kept, at the most: past it those that ended first lose theirs.
     pub max_logged: u64,
 }
 
 impl Default for Config {
-    /// 30 s as envd has it, 10 min, 4096, 64 MiB.
+    /// 30 s as envd has it, 10 min, 4096 of each kind, 64 MiB.
     fn default() -> Self {
         Self {
             ended: Duration::from_secs(30),
@@ -45,8 +46,8 @@ pub struct Roster<T> {
     config: Config,
     /// In the order in which they came.
     entries: BTreeMap<u64, Entry<T>>,
-    /// Those that have ended, in that order.
-    ended: VecDeque<u64>,
+    /// Those that have ended, in that order: first those of which only that is kept, then those whose output is.
+    ended: [VecDeque<u64>; 2],
     /// Bytes that are kept of those.
     kept: u64,
     next: u64,
@@ -75,7 +76,7 @@ impl<T> Entry<T> {
 impl<T> Roster<T> {
     /// Nobody.
     pub const fn new(config: Config) -> Self {
-        Self { config, entries: BTreeMap::new(), ended: VecDeque::new(), kept: 0, next: 0 }
+        Self { config, entries: BTreeMap::new(), ended: [VecDeque::new(), VecDeque::new()], kept: 0, next: 0 }
     }
 
     /// One more, that runs. `logged`: what it prints is kept after its end.
@@ -111,14 +112,16 @@ impl<T> Roster<T> {
         entry.bytes = if entry.logged { bytes } else { 0 };
         entry.ended_at = Some(now);
         self.kept += entry.bytes;
-        self.ended.push_back(key.0);
-        while self.ended.len() > self.config.max_ended
-            && let Some(first) = self.ended.front()
+        let kind = usize::from(entry.logged);
+        self.ended[kind].push_back(key.0);
+        // Apart: starts that fail are many, and what one of them cost is little beside a log.
+        while self.ended[kind].len() > self.config.max_ended
+            && let Some(first) = self.ended[kind].front()
         {
             self.remove(*first);
         }
         let mut emptied = Vec::new();
-        for key in &self.ended {
+        for key in &self.ended[usize::from(true)] {
             if self.kept <= self.config.max_logged {
                 break;
             }
@@ -133,7 +136,7 @@ impl<T> Roster<T> {
     fn remove(&mut self, key: u64) {
         if let Some(entry) = self.entries.remove(&key) {
             self.kept -= entry.bytes;
-            self.ended.retain(|ended| *ended != key);
+            self.ended[usize::from(entry.logged)].retain(|ended| *ended != key);
         }
     }
 
@@ -265,9 +268,21 @@ mod tests {
         for pid in 0..100 {
             let key = roster.insert(pid, None, pid % 2 == 0, pid);
             assert!(roster.handle_ended(key, 0, at(0)).is_empty());
-            assert!(roster.len() <= CONFIG.max_ended);
+            assert!(roster.len() <= 2 * CONFIG.max_ended);
         }
         assert_eq!(roster.find(&Selector::Pid(99), at(0)), Some(&99));
+        // Each kind for itself: a flood of one leaves the other alone.
+        for logged in [false, true] {
+            let mut roster = Roster::new(CONFIG);
+            let first = roster.insert(1000, None, !logged, 1000);
+            assert!(roster.handle_ended(first, 0, at(0)).is_empty());
+            for pid in 0..100 {
+                let key = roster.insert(pid, None, logged, pid);
+                assert!(roster.handle_ended(key, 0, at(0)).is_empty());
+            }
+            assert_eq!(roster.find(&Selector::Pid(1000), at(1)), Some(&1000), "{logged}");
+            assert_eq!(roster.len(), CONFIG.max_ended + 1);
+        }
         // One that is forgotten makes room, in bytes too.
         let mut roster = Roster::new(CONFIG);
         let keys = [1, 2].map(|pid| roster.insert(pid, None, true, pid));
