@@ -163,14 +163,21 @@ impl<T> Roster<T> {
         self.entries.is_empty()
     }
 
-    /// Forgets one that has ended, if its time is over. Gives that time where it is not yet.
-    pub fn forget(&mut self, key: Key, now: Time) -> Option<Time> {
-        let until = self.until(self.entries.get(&key.0)?)?;
-        if now < until {
-            return Some(until);
-        }
-        self.remove(key.0);
-        None
+    /// Forgets those that have ended and whose time is over. Gives when it is over for the next one; None where all that are
+    /// left run.
+    pub fn forget_due(&mut self, now: Time) -> Option<Time> {
+        // Of one kind, the first that ended is the first that is forgotten.
+        let firsts = [false, true].map(|logged| {
+            loop {
+                let first = *self.ended[usize::from(logged)].front()?;
+                let until = self.entries.get(&first).and_then(|entry| self.until(entry))?;
+                if now < until {
+                    return Some(until);
+                }
+                self.remove(first);
+            }
+        });
+        firsts.into_iter().flatten().min()
     }
 
     /// Until when one is known; None while it runs.
@@ -236,15 +243,18 @@ mod tests {
             (roster.find(&Selector::Pid(1), at(39)), roster.find(&tag("a"), at(39))),
             (Some(&"plain"), Some(&"plain"))
         );
-        assert_eq!(roster.forget(plain, at(39)), Some(at(40)));
+        assert_eq!((roster.forget_due(at(39)), roster.len()), (Some(at(40)), 2));
         assert_eq!(
             (roster.find(&Selector::Pid(1), at(40)), roster.find(&tag("b"), at(40))),
             (None, Some(&"logged"))
         );
-        assert_eq!((roster.forget(plain, at(40)), roster.len()), (None, 1));
-        assert_eq!((roster.forget(logged, at(609)), roster.len()), (Some(at(610)), 1));
-        assert_eq!((roster.forget(logged, at(610)), roster.forget(logged, at(611))), (None, None));
-        assert!(roster.is_empty());
+        assert_eq!((roster.forget_due(at(40)), roster.len()), (Some(at(610)), 1));
+        assert_eq!((roster.forget_due(at(609)), roster.len()), (Some(at(610)), 1));
+        let running = roster.insert(3, None, false, "running");
+        assert_eq!((roster.forget_due(at(610)), roster.forget_due(at(611))), (None, None));
+        assert_eq!((roster.len(), roster.find(&Selector::Pid(3), at(9999))), (1, Some(&"running")));
+        assert!(roster.handle_ended(running, 0, at(700)).is_empty());
+        assert_eq!((roster.forget_due(at(9999)), roster.is_empty()), (None, true));
     }
 
     #[test]
@@ -287,9 +297,9 @@ mod tests {
         let mut roster = Roster::new(CONFIG);
         let keys = [1, 2].map(|pid| roster.insert(pid, None, true, pid));
         assert!(keys.into_iter().all(|key| roster.handle_ended(key, 50, at(0)).is_empty()));
-        assert_eq!(roster.forget(keys[0], at(600)), None);
+        assert_eq!((roster.forget_due(at(600)), roster.len()), (None, 0));
         let third = roster.insert(3, None, true, 3);
-        assert!(roster.handle_ended(third, 50, at(600)).is_empty());
+        assert!(roster.handle_ended(third, 100, at(600)).is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
     time::{Duration, Instant},
@@ -44,6 +44,8 @@ pub struct SimRuntime {
     random: Mutex<Random>,
     network: net::Network,
     trace: Arc<Trace>,
+    /// Tasks that have not ended.
+    tasks: Arc<AtomicUsize>,
     /// Work that blocks, and gets nowhere; None while all of it does.
     held: Mutex<Option<Vec<Work>>>,
 }
@@ -84,6 +86,7 @@ impl Sim {
             random: Mutex::new(random),
             network,
             trace,
+            tasks: Arc::default(),
             held: Mutex::default(),
         };
         Self { executor, runtime: Arc::new(runtime) }
@@ -144,6 +147,22 @@ impl Wake for Woken {
     }
 }
 
+/// A task that has not ended.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(tasks: &Arc<AtomicUsize>) -> Self {
+        tasks.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(tasks))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl SimRuntime {
     /// Its clock.
     pub const fn clock(&self) -> &Arc<Clock> {
@@ -173,6 +192,11 @@ impl SimRuntime {
     /// Runs a task to its end.
     pub fn spawn_detached(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn(Box::pin(task));
+    }
+
+    /// How many of the tasks have not ended that are run to their ends.
+    pub fn tasks(&self) -> usize {
+        self.tasks.load(Ordering::SeqCst)
     }
 
     /// From now on no work that blocks gets anywhere.
@@ -212,7 +236,13 @@ impl Runtime for SimRuntime {
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         if let Some(executor) = self.executor.upgrade() {
-            executor.spawn(task).detach();
+            let counted = Counted::new(&self.tasks);
+            executor
+                .spawn(async move {
+                    let _counted = counted;
+                    task.await;
+                })
+                .detach();
         }
     }
 

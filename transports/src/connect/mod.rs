@@ -11,6 +11,7 @@
 mod answer;
 mod body;
 mod call;
+mod ended;
 mod fence;
 mod files;
 mod filesystem;
@@ -77,6 +78,7 @@ pub struct Daemon {
     processor: Mutex<machine::Processor>,
     init: Mutex<init::Settings>,
     roster: Mutex<Roster<Arc<process::Entry>>>,
+    forgetting: Arc<ended::Forgetting>,
     streams: stream::Streams,
     shutting_down: AtomicBool,
 }
@@ -99,6 +101,7 @@ impl Daemon {
             processor: Mutex::default(),
             init: Mutex::new(init::Settings { user, token, directory: None, variables }),
             roster: Mutex::new(Roster::new(roster::Config::default())),
+            forgetting: Arc::default(),
             streams: stream::Streams::default(),
             shutting_down: AtomicBool::new(false),
         })

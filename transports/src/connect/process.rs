@@ -3,20 +3,19 @@
 use super::{
     Body, Daemon, answer,
     call::Call,
+    ended,
     head::{Extensions, Head, Retention},
     input::MAX_WAITING,
     stream::{Opening, ProcessStream},
 };
 use hangar_backends::{
     Handle,
-    runtime::sleep_until,
     sandbox::{Command, Spec, StartError},
 };
 use hangar_core::{
     audience::Hold,
     log::{self, CursorAhead, Log, Reader},
     process::{self, Keep, Process, Signal, Target, TtySize},
-    roster::Key,
     subscription,
     wire::{
         connect::{Code, RpcError},
@@ -28,7 +27,6 @@ use hangar_core::{
 };
 use hyper::Response;
 use std::{
-    future::poll_fn,
     sync::{
         self, Arc, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -85,7 +83,7 @@ impl Daemon {
 }
 
 impl Entry {
-    fn config(&self) -> MutexGuard<'_, Option<ProcessConfig>> {
+    pub(super) fn config(&self) -> MutexGuard<'_, Option<ProcessConfig>> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -151,7 +149,7 @@ impl Starting {
         let input = Mutex::default();
         let entry = Arc::new(Entry { pid, tag: tag.clone(), config, handle, is_tty, input, holds });
         let key = daemon.roster().insert(pid, tag, logged, Arc::clone(&entry));
-        daemon.runtime.spawn(Box::pin(forget(Arc::clone(&daemon), Arc::clone(&entry), key)));
+        daemon.runtime.spawn(Box::pin(ended::await_end(Arc::clone(&daemon), Arc::clone(&entry), key)));
         drop(tell.send(Ok(Untold(entry))));
     }
 }
@@ -208,22 +206,6 @@ fn follow(
     };
     let stream = ProcessStream::open(call.daemon, opening);
     Ok(answer::stream(head.codec, Body::Process(Box::new(stream))))
-}
-
-/// Waits for its end, and for the time after which nobody can ask for it any more.
-async fn forget(daemon: Arc<Daemon>, entry: Arc<Entry>, key: Key) {
-    let watcher = entry.handle.watcher();
-    poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over)).await;
-    *entry.config() = None;
-    drop(entry);
-    let kept = watcher.handle().look(|process| process.log().held() as u64);
-    drop(watcher);
-    let emptied = daemon.roster().handle_ended(key, kept, daemon.runtime.now());
-    emptied.iter().for_each(|entry| entry.handle.command(Process::abandon_output));
-    loop {
-        let Some(at) = daemon.roster().forget(key, daemon.runtime.now()) else { return };
-        sleep_until(&*daemon.runtime, at).await;
-    }
 }
 
 fn spec(daemon: &Daemon, head: &Head, config: &ProcessConfig, stdin: bool, process: process::Config) -> Spec {
