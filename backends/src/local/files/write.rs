@@ -3,7 +3,7 @@
 use super::{
     super::{User, user::Names},
     Entry, FileError, act, make, metadata,
-    place::Place,
+    place::{HANDLE, Place},
 };
 use rustix::fs::{FileType, Mode, OFlags, fstat, ftruncate};
 use std::{
@@ -77,18 +77,29 @@ pub(super) fn create(
 
 /// Opens a regular file, and nothing that could block whoever opens it, or reads or writes it then.
 pub(super) fn open_regular(place: &Place<'_>, flags: OFlags, mode: Mode) -> Result<OwnedFd, FileError> {
+    // Whoever opens a FIFO is its reader, and loses what is written to it by who waited for one.
+    match place.open(HANDLE, Mode::empty()) {
+        Ok(there) => check_regular(place, &there)?,
+        Err(FileError::NotFound(_)) if flags.contains(OFlags::CREATE) => {}
+        Err(error) => return Err(error),
+    }
+    // It stays non-blocking: files on disks do not mind, and one of /proc or of FUSE must not keep a thread.
     let file = place.open(flags | OFlags::NONBLOCK | OFlags::NOCTTY, mode)?;
-    let fault = |errno| place.fault(errno);
-    match FileType::from_raw_mode(fstat(&file).map_err(fault)?.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Directory => return Err(FileError::IsADirectory(place.asked())),
+    // Something else may have come there meanwhile.
+    check_regular(place, &file)?;
+    Ok(file)
+}
+
+fn check_regular(place: &Place<'_>, file: &OwnedFd) -> Result<(), FileError> {
+    let stat = fstat(file).map_err(|errno| place.fault(errno))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(FileError::IsADirectory(place.asked())),
         FileType::Symlink
         | FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
-        | FileType::Unknown => return Err(FileError::NotRegular(place.asked())),
+        | FileType::Unknown => Err(FileError::NotRegular(place.asked())),
     }
-    // It stays non-blocking: files on disks do not mind, and one of /proc or of FUSE must not keep a thread.
-    Ok(file)
 }
