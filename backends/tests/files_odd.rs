@@ -6,10 +6,7 @@ mod folder;
 
 use folder::{Folder, everything, mkfifo};
 use hangar_backends::local::files::FileError;
-use rustix::{
-    fs::inotify,
-    io::Errno,
-};
+use rustix::{fs::inotify, io::Errno};
 use std::mem::MaybeUninit;
 
 #[test]

@@ -7,16 +7,27 @@ use hangar_tests::{
     real::{Folder, On, skip},
 };
 use serde_json::json;
-use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt};
+use std::{
+    fs::{self, OpenOptions},
+    io::Read,
+    os::unix::fs::OpenOptionsExt,
+};
 
 on_both! {
     a_file_that_has_nothing_to_read_now_is_an_error
+    a_file_that_breaks_off_is_an_answer_that_is_cut
+}
+
+/// What the kernel logs: it comes, and then there is nothing for now.
+const LOG: &str = "/proc/kmsg";
+
+fn has_log() -> bool {
+    let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(non_blocking).open(LOG).is_ok()
 }
 
 fn a_file_that_has_nothing_to_read_now_is_an_error(on: On) {
-    const LOG: &str = "/proc/kmsg";
-    let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    if OpenOptions::new().read(true).custom_flags(non_blocking).open(LOG).is_err() {
+    if !has_log() {
         return skip("a_file_that_has_nothing_to_read_now_is_an_error", "the kernel's log cannot be read");
     }
     let envd = on.envd();
@@ -30,4 +41,28 @@ fn a_file_that_has_nothing_to_read_now_is_an_error(on: On) {
     let composed = envd.json().raw("POST", "/files/compose", Some("application/json"), asked.as_bytes());
     // Who may not remove it is told that.
     assert!([403, 409].contains(&composed.unwrap().status));
+}
+
+fn a_file_that_breaks_off_is_an_answer_that_is_cut(on: On) {
+    let envd = on.envd();
+    // Nothing came yet: it can be said what is wrong.
+    assert_eq!(envd.json().raw("GET", "/files?path=/proc/self/mem", None, b"").unwrap().status, 500);
+    if !has_log() {
+        return skip("a_file_that_breaks_off_is_an_answer_that_is_cut", "the kernel's log cannot be read");
+    }
+    for _ in 0..1000 {
+        if fs::write("/dev/kmsg", "<7>hangar: a line of a test\n").is_err() {
+            return skip("a_file_that_breaks_off_is_an_answer_that_is_cut", "nothing can be logged");
+        }
+        let mut answer = envd.json().raw("GET", &format!("/files?path={LOG}"), None, b"").unwrap();
+        // Somebody else was faster.
+        if answer.status == 409 {
+            continue;
+        }
+        let mut came = Vec::new();
+        assert_eq!(answer.status, 200);
+        assert!(answer.read_to_end(&mut came).is_err(), "it was cut after {} bytes", came.len());
+        return assert!(!came.is_empty());
+    }
+    panic!("the log of the kernel has nothing in it, whatever is written to it");
 }

@@ -187,13 +187,13 @@ impl http::Service for Service {
 impl Service {
     async fn route(&self, request: &mut Request<Incoming>, connection: Arc<Connection>) -> Response<Body> {
         let path = request.uri().path().to_owned();
-        let call = |method: &Method| call::Call::new(&self.0, connection, method);
+        let call = |method: &Method| call::Call::new(&self.0, Arc::clone(&connection), method);
         match (path.as_str(), request.method()) {
             ("/health", &Method::GET | &Method::HEAD) => answer::health(),
             ("/init", &Method::POST) => init::init(&self.0, request).await,
             ("/envs", &Method::GET) => init::variables(&self.0),
             ("/metrics", &Method::GET) => machine::metrics(&self.0).await,
-            ("/files", _) => files::files(&self.0, request).await,
+            ("/files", _) => files::files(&self.0, &connection, request).await,
             ("/files/compose", &Method::POST) => files::compose(&self.0, request).await,
             ("/health" | "/envs" | "/metrics", _) => answer::not_allowed("GET"),
             ("/init" | "/files/compose", _) => answer::not_allowed("POST"),

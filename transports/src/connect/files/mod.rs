@@ -9,6 +9,7 @@ mod signature;
 mod upload;
 
 use super::{Body, Daemon, answer, fence, head, messages};
+use crate::http::Connection;
 use hangar_backends::local::{User, files::FileError};
 use hangar_core::wire::connect::{Code, RpcError};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
@@ -119,7 +120,11 @@ impl Parameters {
 }
 
 /// Answers a request for `/files`.
-pub(super) async fn files(daemon: &Arc<Daemon>, request: &mut Request<Incoming>) -> Response<Body> {
+pub(super) async fn files(
+    daemon: &Arc<Daemon>,
+    connection: &Arc<Connection>,
+    request: &mut Request<Incoming>,
+) -> Response<Body> {
     let answered = async {
         let parameters = Parameters::of(request.uri().query())?;
         let operation = match *request.method() {
@@ -130,7 +135,7 @@ pub(super) async fn files(daemon: &Arc<Daemon>, request: &mut Request<Incoming>)
         let by = check_signed(daemon, request, operation, &parameters)?;
         let user = daemon.acting(parameters.user(request, by)?.as_deref())?;
         match operation {
-            Operation::Read => read::read(daemon, request, user, parameters.path()?).await,
+            Operation::Read => read::read(daemon, connection, request, user, parameters.path()?).await,
             Operation::Write => upload::upload(daemon, request, user, &parameters).await,
         }
     };

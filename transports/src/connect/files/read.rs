@@ -1,6 +1,7 @@
 //! A file as the body of an answer: whole, or a part of it.
 
 use super::{super::Body, Daemon, Refusal};
+use crate::http::Connection;
 use bytes::Bytes;
 use hangar_backends::{
     local::{
@@ -33,6 +34,7 @@ const READ: usize = 256 * 1024;
 /// A file, or a part of it.
 pub struct FileBody {
     daemon: Arc<Daemon>,
+    connection: Arc<Connection>,
     file: Arc<File>,
     at: u64,
     /// None: what there is. The files of `/proc` do not say how long they are.
@@ -55,7 +57,7 @@ impl FileBody {
     }
 
     /// The next bytes. None at the end, and where the file has become shorter: the length in the head then says that some
-    /// are missing.
+    /// are missing. Where it cannot be read the connection ends without an end.
     pub(in super::super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.left == Some(0) {
             return Poll::Ready(None);
@@ -68,10 +70,15 @@ impl FileBody {
                 read
             }
         };
-        let bytes = read.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a file could not be read to its end");
-            Bytes::new()
-        });
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(%error, "a file could not be read to its end");
+                // An end would say that this was all of it.
+                self.connection.abort();
+                return Poll::Pending;
+            }
+        };
         if bytes.is_empty() {
             self.left = Some(0);
             return Poll::Ready(None);
@@ -111,6 +118,7 @@ fn piece(file: &File, at: u64, len: usize) -> io::Result<Bytes> {
 /// Sends a file.
 pub(super) async fn read(
     daemon: &Arc<Daemon>,
+    connection: &Arc<Connection>,
     request: &Request<Incoming>,
     user: User,
     path: &str,
@@ -158,8 +166,8 @@ pub(super) async fn read(
     }
     last_modified(headers, modified);
     if wants_body {
-        let (daemon, file) = (Arc::clone(daemon), Arc::new(file));
-        let body = FileBody { daemon, file, at, left, first, reading: None };
+        let (daemon, connection, file) = (Arc::clone(daemon), Arc::clone(connection), Arc::new(file));
+        let body = FileBody { daemon, connection, file, at, left, first, reading: None };
         *response.body_mut() = Body::File(Box::new(body));
     }
     Ok(response)
