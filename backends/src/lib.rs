@@ -6,6 +6,7 @@
 //! * [`pool`]: threads for work that blocks, for the runtimes.
 //! * [`socket_file`]: the file of a unix listener, for the runtimes.
 //! * [`net`]: HTTP over the sockets of a runtime (feature `net`).
+//! * [`log_line`]: standard error for the logs of binaries.
 //! * [`open_files`]: how many may be open here, and how many in commands.
 //! * [`stop`]: what asks a program to stop.
 //! * `store`: what a server remembers (feature `store`), in a file with the feature `sqlite`.
@@ -20,6 +21,7 @@ pub mod envd;
 pub mod handle;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod log_line;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod open_files;

@@ -6,6 +6,7 @@ use clap::Parser;
 use hangar_backends::{
     Runtime,
     local::{self, LocalSandbox, files::Files, reaper},
+    log_line::LogLine,
     open_files,
     runtime::{Address, Listener},
 };
@@ -182,7 +183,7 @@ fn log() -> Result<(), Failure> {
     let targets: Targets = wanted.as_deref().unwrap_or("info").parse().map_err(|error| {
         Failure::usage(format!("RUST_LOG: {error}; it can be like debug, or hangar_transports=debug,info"))
     })?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLine).with_ansi(false);
     tracing_subscriber::registry().with(targets).with(lines).init();
     Ok(())
 }

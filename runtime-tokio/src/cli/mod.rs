@@ -16,6 +16,7 @@ mod session;
 mod terminal;
 
 use clap::{Args, Parser, Subcommand};
+use hangar_backends::log_line::LogLine;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -195,13 +196,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Logs to stderr: text for people, in colour on a terminal unless `NO_COLOR` is set, or JSON.
-/// Each stream is a line when it ends.
+/// Each stream is a line when it ends. What nobody takes is lost.
 fn start_logging(default: &str) -> Result<(), Failure> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let filter = set("RUST_LOG").map_or_else(|| EnvFilter::try_new(default), EnvFilter::try_new);
     let filter = filter.map_err(|error| Failure::usage(format!("RUST_LOG: {error}")))?;
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLine).with_span_events(FmtSpan::CLOSE);
     let registry = tracing_subscriber::registry().with(filter);
     match set("HANGAR_LOG").as_deref() {
         Some("json") => registry.with(lines.json()).init(),
