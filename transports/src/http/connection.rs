@@ -4,7 +4,7 @@ use super::{Service, Stuck, Upgrade, observed::Observed};
 use hangar_backends::{
     Runtime,
     net::io::HttpIo,
-    runtime::{Io, Timer},
+    runtime::{Deadline, Io, Timer},
 };
 use hangar_core::Time;
 use hyper::{rt, service::service_fn};
@@ -22,6 +22,9 @@ use tokio::io::AsyncWrite as _;
 
 /// What hyper may hold for one connection, for each direction.
 const BUFFER: usize = 64 * 1024;
+
+/// The head of the first request has to be there so long after a connection was accepted: who connects has something to ask.
+const FIRST_HEAD: Duration = Duration::from_secs(30);
 
 /// A connection as the rest of the server sees it.
 pub struct Connection {
@@ -158,6 +161,9 @@ pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connectio
         .header_read_timeout(S::IDLE)
         .max_buf_size(BUFFER)
         .serve_connection(observed, answering);
+    let runtime = Arc::clone(&connection.runtime);
+    let head_by = runtime.now() + FIRST_HEAD;
+    let mut first_head = Some(Deadline::default());
     let ended = std::future::poll_fn(|cx| {
         // Before the flags are read: whoever sets one after that wakes this task.
         *connection.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
@@ -175,6 +181,13 @@ pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connectio
             }
             // Requests that came before the end are answered, while that takes no waiting.
             cx.waker().wake_by_ref();
+        }
+        first_head.take_if(|_| connection.answers() > 0);
+        if ended.is_pending()
+            && let Some(first_head) = &mut first_head
+            && first_head.poll(&*runtime, Some(head_by), cx).is_ready()
+        {
+            return Poll::Ready(Ok(false));
         }
         ended
     })

@@ -35,7 +35,7 @@ pub trait Service: Send + Sync + 'static {
     /// What is sent after an answer's head.
     type Body: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static;
 
-    /// A request's head has to be there within this, and an idle connection is closed after it.
+    /// A request's head has to be there within this, the first one within 30 s, and an idle connection is closed after it.
     const IDLE: Duration;
 
     /// Answers a request, whatever it is.
