@@ -167,6 +167,8 @@ impl http::Service for Service {
     /// As long as envd: clients keep connections for later, and one that is closed just as it is used is a call that fails.
     const IDLE: Duration = Duration::from_secs(640);
 
+    const UNTAKEN: Option<Duration> = Some(Duration::from_secs(60));
+
     async fn answer(&self, mut request: Request<Incoming>, connection: Arc<Connection>) -> Response<Body> {
         let allows_pages = self.0.settings().token.is_some();
         let mut response = match fence::check(&self.0, &request) {

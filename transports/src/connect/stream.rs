@@ -1,7 +1,7 @@
 //! A process that is followed, as a body that pulls; and whoever has to be let go of while nobody pulls.
 
 use super::{Daemon, answer};
-use crate::http::Connection;
+use crate::http::{Connection, Patience};
 use bytes::{Bytes, BytesMut};
 use hangar_backends::{
     Handle,
@@ -63,6 +63,8 @@ pub struct ProcessStream {
     id: u64,
     timer: Deadline,
     out: BytesMut,
+    /// A client that takes nothing is told why, if it reads on: see [`PATIENCE`].
+    _patience: Patience,
 }
 
 impl fmt::Debug for ProcessStream {
@@ -75,6 +77,7 @@ impl ProcessStream {
     /// Follows a process.
     pub(super) fn open(daemon: &Arc<Daemon>, opening: Opening) -> Self {
         let Opening { pid, reading, subscription, codec, extended, deadline, connection } = opening;
+        let patience = connection.be_patient();
         let place = Arc::new(Place {
             handle: Arc::clone(reading.handle()),
             next: AtomicU64::new(subscription.next()),
@@ -93,6 +96,7 @@ impl ProcessStream {
             id,
             timer: Deadline::default(),
             out: BytesMut::new(),
+            _patience: patience,
         }
     }
 

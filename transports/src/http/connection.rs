@@ -13,7 +13,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -38,6 +38,8 @@ pub struct Connection {
     stuck: Arc<Stuck>,
     /// Requests that were begun.
     answers: AtomicU64,
+    /// Answers that look themselves whether their client takes them.
+    patient: AtomicUsize,
     /// Its client sends no more, which hyper has not read yet.
     left: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -58,6 +60,7 @@ impl Connection {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             runtime,
             answers: AtomicU64::new(0),
+            patient: AtomicUsize::new(0),
             finish: AtomicBool::new(false),
             abort: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -97,6 +100,18 @@ impl Connection {
     /// Since when its client takes nothing of what waits.
     pub fn stuck_since(&self) -> Option<Time> {
         self.blocked_since.load(Ordering::SeqCst).checked_sub(1).map(Time::from_nanos)
+    }
+
+    /// While this is there, an answer looks itself whether its client takes it: [`Service::UNTAKEN`] does not count.
+    pub fn be_patient(self: &Arc<Self>) -> Patience {
+        self.patient.fetch_add(1, Ordering::SeqCst);
+        Patience(Arc::clone(self))
+    }
+
+    /// When it is let go of, if its client takes nothing until then.
+    fn untaken_at(&self, patience: Option<Duration>) -> Option<Time> {
+        let patience = patience.filter(|_| self.patient.load(Ordering::SeqCst) == 0)?;
+        Some(self.stuck_since()? + patience)
     }
 
     /// How many requests have come: which answer it is at.
@@ -143,6 +158,16 @@ impl Drop for Connection {
     }
 }
 
+/// An answer that looks itself whether its client takes it.
+#[derive(Debug)]
+pub struct Patience(Arc<Connection>);
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        self.0.patient.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Serves it to its end.
 pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connection>, service: Arc<S>) {
     let clock = Clock::new(Arc::clone(&connection.runtime));
@@ -163,7 +188,7 @@ pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connectio
         .serve_connection(observed, answering);
     let runtime = Arc::clone(&connection.runtime);
     let head_by = runtime.now() + FIRST_HEAD;
-    let mut first_head = Some(Deadline::default());
+    let (mut first_head, mut untaken) = (Some(Deadline::default()), Deadline::default());
     let ended = std::future::poll_fn(|cx| {
         // Before the flags are read: whoever sets one after that wakes this task.
         *connection.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
@@ -187,6 +212,10 @@ pub(super) async fn serve<S: Service>(io: Box<dyn Io>, connection: Arc<Connectio
             && let Some(first_head) = &mut first_head
             && first_head.poll(&*runtime, Some(head_by), cx).is_ready()
         {
+            return Poll::Ready(Ok(false));
+        }
+        let untaken_at = connection.untaken_at(S::UNTAKEN);
+        if ended.is_pending() && untaken.poll(&*runtime, untaken_at, cx).is_ready() {
             return Poll::Ready(Ok(false));
         }
         ended

@@ -26,7 +26,7 @@ use std::{
 };
 
 pub use acceptor::Acceptor;
-pub use connection::Connection;
+pub use connection::{Connection, Patience};
 pub use stuck::Stuck;
 pub(crate) use unread::drop_unread;
 
@@ -37,6 +37,10 @@ pub trait Service: Send + Sync + 'static {
 
     /// A request's head has to be there within this, the first one within 30 s, and an idle connection is closed after it.
     const IDLE: Duration;
+
+    /// A connection whose client takes nothing of an answer for so long is let go of, unless the answer
+    /// [looks itself](Connection::be_patient); None: however long.
+    const UNTAKEN: Option<Duration>;
 
     /// Answers a request, whatever it is.
     fn answer(

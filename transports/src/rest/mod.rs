@@ -190,6 +190,9 @@ impl http::Service for Service {
 
     const IDLE: Duration = Duration::from_secs(30);
 
+    /// Its streams look themselves, and its other answers are short.
+    const UNTAKEN: Option<Duration> = None;
+
     async fn answer(&self, mut request: Request<Incoming>, connection: Arc<Connection>) -> Response<Body> {
         let response = self.answer_unread(&mut request, connection).await;
         request::drop_rest(&**self.plane.runtime(), &mut request, response.status()).await;
