@@ -199,7 +199,9 @@ fn failed(field: &str, error: &FileError) -> RpcError {
         | FileError::Home(_)
         | FileError::NothingToRead(_)
         | FileError::MetadataUnsupported(_) => Code::FailedPrecondition,
-        FileError::NoSpace(_) | FileError::TooMany { .. } => Code::ResourceExhausted,
+        FileError::NoSpace(_) | FileError::TooMany { .. } | FileError::TooLarge { .. } => {
+            Code::ResourceExhausted
+        }
         FileError::Io(_) => Code::Internal,
     };
     RpcError::new(code, format!("{field}: {error}"))

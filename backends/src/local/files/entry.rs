@@ -82,6 +82,13 @@ impl Entry {
         Self { kind, mode, metadata, ..Self::plain(path, stat, names) }
     }
 
+    /// Bytes of what is as long as somebody made it.
+    pub(super) fn text_bytes(&self) -> usize {
+        let target = self.symlink_target.as_ref().map_or(0, String::len);
+        let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len());
+        self.name.len() + self.path.len() + target + metadata.sum::<usize>()
+    }
+
     /// What a link has of its own.
     fn plain(path: &Path, stat: &Stat, names: &Names) -> Self {
         Self {

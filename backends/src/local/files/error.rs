@@ -48,6 +48,14 @@ pub enum FileError {
         /// How many entries there may be.
         max: usize,
     },
+    /// A listing would have more bytes of paths, names and what else is said of the entries than it may have.
+    #[error("{path}: more than {max} bytes of entries")]
+    TooLarge {
+        /// The directory.
+        path: String,
+        /// How many bytes there may be.
+        max: usize,
+    },
     /// A name in it has more than 255 bytes, or the path more than 4,095.
     #[error("{0}: the name is too long")]
     TooLong(String),

@@ -17,6 +17,9 @@ use std::{
     },
 };
 
+/// Bytes of all that is text in a listing, at the most: of paths, which repeat the directory's, names, links and metadata.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
 const READ: OFlags = OFlags::DIRECTORY;
 
 /// Everything below `place`, in the order in which a walk comes by: a directory before what is in it, and the names of
@@ -29,7 +32,7 @@ pub(super) fn list(
     max: usize,
     names: &Names,
 ) -> Result<Vec<Entry>, FileError> {
-    let mut listing = Listing { names, max, found: 0 };
+    let mut listing = Listing { names, max, found: 0, bytes: 0 };
     let mut entries = Vec::new();
     let mut ways = vec![listing.read(place, place.open(READ, Mode::empty())?)?.into_iter()];
     while let Some(way) = ways.last_mut() {
@@ -53,6 +56,8 @@ struct Listing<'a> {
     max: usize,
     /// Entries, those too that are still to come.
     found: usize,
+    /// Bytes of what is said of those that were looked at.
+    bytes: usize,
 }
 
 struct Found<'a> {
@@ -110,6 +115,10 @@ impl<'a> Listing<'a> {
             };
             let stat = fstat(&handle).map_err(|errno| place.fault(errno))?;
             let entry = Entry::at(&below, handle.as_fd(), self.names)?;
+            self.bytes += entry.text_bytes();
+            if self.bytes > MAX_BYTES {
+                return Err(FileError::TooLarge { path: place.asked(), max: MAX_BYTES });
+            }
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             let directory = is_directory.then(|| (below, Identity::of(&stat)));
             entries.push(Found { entry, directory });

@@ -101,6 +101,7 @@ impl Files {
     /// # Errors
     ///
     /// [`FileError::NotFound`], [`FileError::NotADirectory`]; [`FileError::TooMany`]: there are more than `max_entries`.
+    /// [`FileError::TooLarge`]: what is said of them is more than 16 MiB.
     pub fn list(
         &self,
         user: &User,

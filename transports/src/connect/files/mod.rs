@@ -64,6 +64,7 @@ impl From<FileError> for Refusal {
             | FileError::Loop(_)
             | FileError::NotRegular(_)
             | FileError::TooMany { .. }
+            | FileError::TooLarge { .. }
             | FileError::TooLong(_)
             | FileError::CrossDevice(_)
             | FileError::IntoItself(_)
