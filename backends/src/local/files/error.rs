@@ -88,7 +88,8 @@ impl FileError {
     pub(super) fn of(errno: Errno, path: &Path) -> Self {
         let shown = shown(path);
         match errno {
-            Errno::NOENT => Self::NotFound(shown),
+            // The second: below the directory in /proc of a process that has ended.
+            Errno::NOENT | Errno::SRCH => Self::NotFound(shown),
             Errno::NOTDIR => Self::NotADirectory(shown),
             Errno::ISDIR => Self::IsADirectory(shown),
             Errno::EXIST | Errno::NOTEMPTY => Self::Exists(shown),
@@ -135,6 +136,7 @@ mod tests {
         let path = || "/a b".to_owned();
         for (errno, error, message) in [
             (Errno::NOENT, FileError::NotFound(path()), "/a b: no such file or directory"),
+            (Errno::SRCH, FileError::NotFound(path()), "/a b: no such file or directory"),
             (Errno::NOTDIR, FileError::NotADirectory(path()), "/a b: not a directory"),
             (Errno::ISDIR, FileError::IsADirectory(path()), "/a b: is a directory"),
             (Errno::EXIST, FileError::Exists(path()), "/a b: already exists"),

@@ -110,7 +110,7 @@ impl<'a> Listing<'a> {
             let handle = match openat(directory, &name, HANDLE | OFlags::NOFOLLOW, Mode::empty()) {
                 Ok(handle) => handle,
                 // Gone since.
-                Err(Errno::NOENT) => continue,
+                Err(Errno::NOENT | Errno::SRCH) => continue,
                 Err(errno) => return Err(place.fault(errno)),
             };
             let stat = fstat(&handle).map_err(|errno| place.fault(errno))?;
