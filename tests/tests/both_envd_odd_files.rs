@@ -4,7 +4,11 @@
 
 use hangar_tests::{
     on_both,
-    real::{Folder, On, skip},
+    real::{
+        Folder, On,
+        envd::{argv, bash, pid},
+        skip,
+    },
 };
 use serde_json::json;
 use std::{
@@ -16,6 +20,7 @@ use std::{
 on_both! {
     a_file_that_has_nothing_to_read_now_is_an_error
     a_file_that_breaks_off_is_an_answer_that_is_cut
+    a_program_that_runs_is_not_written_over
 }
 
 /// What the kernel logs: it comes, and then there is nothing for now.
@@ -65,4 +70,20 @@ fn a_file_that_breaks_off_is_an_answer_that_is_cut(on: On) {
         return assert!(!came.is_empty());
     }
     panic!("the log of the kernel has nothing in it, whatever is written to it");
+}
+
+fn a_program_that_runs_is_not_written_over(on: On) {
+    let envd = on.envd();
+    let client = envd.json();
+    let folder = Folder::new();
+    let program = folder.file("program");
+    let path = program.to_str().unwrap();
+    client.start(bash(&format!("cp /bin/sleep {path}"))).collect();
+    let mut followed = client.start(argv(&[path, "777"]));
+    let process = followed.pid();
+    let kind = Some("application/octet-stream");
+    let refused = client.raw("POST", &format!("/files?path={path}"), kind, b"").unwrap();
+    assert_eq!((refused.status, fs::metadata(path).unwrap().len() > 0), (409, true));
+    client.signal(pid(process), 9, false).unwrap();
+    followed.collect();
 }

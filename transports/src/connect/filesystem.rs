@@ -197,6 +197,7 @@ fn failed(field: &str, error: &FileError) -> RpcError {
         FileError::Loop(_)
         | FileError::CrossDevice(_)
         | FileError::Home(_)
+        | FileError::Busy(_)
         | FileError::NothingToRead(_)
         | FileError::MetadataUnsupported(_) => Code::FailedPrecondition,
         FileError::NoSpace(_) | FileError::TooMany { .. } | FileError::TooLarge { .. } => {

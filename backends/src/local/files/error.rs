@@ -28,6 +28,9 @@ pub enum FileError {
     /// It is a FIFO, a socket or a device: no file that has a content of its own.
     #[error("{0}: not a regular file")]
     NotRegular(String),
+    /// Somebody else uses it: it is a program that runs, or who has a lease on it has not given that back.
+    #[error("{0}: in use")]
+    Busy(String),
     /// It is none that has a content of its own: what it gives comes from elsewhere, and there is nothing now.
     #[error("{0}: it has nothing to read now")]
     NothingToRead(String),
@@ -97,6 +100,7 @@ impl FileError {
             Errno::LOOP => Self::Loop(shown),
             // A FIFO that nobody reads, or a socket.
             Errno::NXIO => Self::NotRegular(shown),
+            Errno::TXTBSY | Errno::AGAIN => Self::Busy(shown),
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace(shown),
             Errno::ROFS => Self::ReadOnly(shown),
             Errno::NAMETOOLONG => Self::TooLong(shown),
@@ -145,6 +149,8 @@ mod tests {
             (Errno::PERM, FileError::Denied(path()), "/a b: permission denied"),
             (Errno::LOOP, FileError::Loop(path()), "/a b: too many symbolic links"),
             (Errno::NXIO, FileError::NotRegular(path()), "/a b: not a regular file"),
+            (Errno::TXTBSY, FileError::Busy(path()), "/a b: in use"),
+            (Errno::AGAIN, FileError::Busy(path()), "/a b: in use"),
             (Errno::NOSPC, FileError::NoSpace(path()), "/a b: no space left"),
             (Errno::DQUOT, FileError::NoSpace(path()), "/a b: no space left"),
             (Errno::ROFS, FileError::ReadOnly(path()), "/a b: the file system is read-only"),

@@ -162,7 +162,7 @@ impl Files {
     /// # Errors
     ///
     /// [`FileError::NotFound`], [`FileError::IsADirectory`]. [`FileError::NotRegular`]: a FIFO, a socket or a device;
-    /// nothing waits for one.
+    /// nothing waits for one. [`FileError::Busy`]: somebody has a lease on it.
     pub fn open(&self, user: &User, path: &Path) -> Result<(File, Entry), FileError> {
         let (place, names) = (self.place(path)?, Names::read());
         act(user, || {
@@ -179,7 +179,8 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`FileError::IsADirectory`], [`FileError::NotRegular`], [`FileError::NoSpace`], [`FileError::ReadOnly`].
+    /// [`FileError::IsADirectory`], [`FileError::NotRegular`], [`FileError::Busy`], [`FileError::NoSpace`],
+    /// [`FileError::ReadOnly`].
     /// [`FileError::NotFound`]: a link leads to a directory that is not there.
     pub fn create(&self, user: &User, path: &Path, mode: u32) -> Result<Writing, FileError> {
         self.create_with(user, path, mode, &BTreeMap::new())

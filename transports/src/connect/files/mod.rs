@@ -55,7 +55,7 @@ impl From<FileError> for Refusal {
             | FileError::ReadOnly(_)
             | FileError::OutsideRoot(_)
             | FileError::User(_) => StatusCode::FORBIDDEN,
-            FileError::NothingToRead(_) => StatusCode::CONFLICT,
+            FileError::Busy(_) | FileError::NothingToRead(_) => StatusCode::CONFLICT,
             FileError::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,
             FileError::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
             FileError::NotADirectory(_)
