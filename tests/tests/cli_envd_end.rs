@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
 use hangar_tests::real::{
+    Hangar,
+    binary::envd_path,
     envd::{Running, bash, launching},
+    is_root,
     machine::children,
-    wait_until,
+    skip, wait_until,
 };
 use rustix::process::{Pid, Signal, test_kill_process};
+use std::process::Command;
 
 #[test]
 fn what_hid_from_the_daemon_ends_with_it() {
@@ -38,5 +42,21 @@ fn what_hid_from_the_daemon_ends_with_it() {
             };
             wait_until("it has ended", is_gone);
         }
+    });
+}
+
+#[test]
+fn without_a_thread_to_start_it_says_so_in_a_line() {
+    let name = "without_a_thread_to_start_it_says_so_in_a_line";
+    launching(name, move || {
+        if !is_root() {
+            return skip(name, "only root starts a daemon as another user, whose threads are counted");
+        }
+        // Nobody else runs as this user.
+        let user = "--reuid 54322 --regid 54322 --clear-groups --bounding-set=-all";
+        let shell = format!("ulimit -u 1; exec setpriv {user} \"$0\" --listen 127.0.0.1:0");
+        let ended = Hangar::run(Command::new("bash").args(["-c", &shell]).arg(envd_path()));
+        assert_eq!((ended.code, ended.stderr.trim_end().lines().count()), (1, 1), "{ended:?}");
+        assert!(ended.stderr.contains("no thread can be started"), "{ended:?}");
     });
 }

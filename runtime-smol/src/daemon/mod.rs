@@ -14,7 +14,9 @@ use hangar_smol::Threads;
 use hangar_transports::connect::{self, Daemon, Token};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signals::{Heard, Signals};
-use std::{collections::BTreeMap, fmt, fs, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    collections::BTreeMap, fmt, fs, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, thread,
+};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// Runs commands in this sandbox for the clients of E2B, and for hangar.
@@ -91,6 +93,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     }
     reaper::become_subreaper().map_err(Failure::new)?;
     open_files::permit();
+    check_threads()?;
     let mut signals = Signals::listen().map_err(Failure::new)?;
     // One thread, this one, for all that does not block.
     let threads = Threads::new(0).map_err(Failure::new)?;
@@ -109,6 +112,15 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));
         Ok(serve(&daemon, listener, &mut signals).await)
     })
+}
+
+/// Whether a thread can be started: the reactor starts one of its own, and panics where it cannot.
+fn check_threads() -> Result<(), Failure> {
+    let started = thread::Builder::new().spawn(|| {});
+    let thread = started.map_err(|error| Failure::new(format!("no thread can be started: {error}")))?;
+    // What it does cannot fail.
+    drop(thread.join());
+    Ok(())
 }
 
 /// Answers until a signal ends it; gives the exit code.
