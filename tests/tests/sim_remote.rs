@@ -11,7 +11,7 @@ use hangar_core::{
     log::{Channel, Item, Reader, Retention},
     process::{self, Exit, Process},
 };
-use hangar_tests::sim::{Cell, Link, cell::run_cell, script};
+use hangar_tests::sim::{Cell, Link, cell::run_cell, script, world::at_ms};
 use std::{collections::BTreeMap, future::poll_fn, sync::Arc};
 
 /// It prints now and then, on both of its outputs, and input is not asked of it.
@@ -133,5 +133,63 @@ fn a_daemon_that_is_gone_is_looked_for_ten_minutes() {
         }
         cell.sleep_ms(10_000).await;
         assert!(handle.is_released());
+    });
+}
+
+#[test]
+fn a_quiet_stream_that_is_cut_again_and_again_is_no_end() {
+    // As by a proxy that closes what has been idle for five seconds.
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let handle = remote(cell).start(spec("out a;sleep 20000;out b;exit 0", RING)).await.unwrap();
+        for _ in 0..4 {
+            cell.sleep_ms(5_000).await;
+            assert_eq!(handle.look(Process::exit_status), None);
+            cell.runtime.network().cut_opened();
+        }
+        let (printed, exit) = whole(&handle).await;
+        assert_eq!((printed, exit), ([b"ab".to_vec(), Vec::new()], Some(Exit::Code(0))));
+    });
+}
+
+#[test]
+fn a_process_without_a_time_lives_as_long_as_it_likes() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let handle = remote(cell).start(spec("sleep 90000000;exit 7", RING)).await.unwrap();
+        cell.sleep_ms(89_999_000).await;
+        assert_eq!(handle.look(Process::exit_status), None);
+        let (_, exit) = whole(&handle).await;
+        assert_eq!((exit, cell.now()), (Some(Exit::Code(7)), at_ms(90_000_000)));
+    });
+}
+
+#[test]
+fn whoever_leaves_during_the_start_leaves_nothing_behind() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
+        let mut starting = Box::pin(sandbox.start(spec("start-delay 1000;hang", RING)));
+        poll_fn(|cx| {
+            assert!(starting.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        cell.sleep_ms(500).await;
+        drop(starting);
+        cell.sleep_ms(10_000).await;
+        let record = cell.sandbox.record();
+        assert!(record.started_at.is_some() && record.exited.is_some(), "{record:?}");
+        assert!(sandbox.processes().is_empty());
+    });
+}
+
+#[test]
+fn a_time_is_kept_and_what_does_not_hear_it_is_swept() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut asked = spec("ignore-term;linger;hang", RING);
+        asked.process.timeout = Some(std::time::Duration::from_secs(2));
+        let handle = remote(cell).start(asked).await.unwrap();
+        let (_, exit) = whole(&handle).await;
+        assert_eq!((exit, cell.now()), (Some(Exit::Signal(9)), at_ms(5_000)));
+        assert!(handle.look(Process::timed_out));
+        assert_eq!(cell.sandbox.record().terminated_at, [at_ms(2_000)]);
     });
 }
