@@ -69,6 +69,7 @@ impl<T> Entry<T> {
         match selector {
             Selector::Pid(pid) => self.pid == *pid,
             Selector::Tag(tag) => self.tag.as_ref() == Some(tag),
+            Selector::Both(pid, tag) => self.pid == *pid && self.tag.as_ref() == Some(tag),
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct Process {
     signals: VecDeque<(Signal, Target)>,
     /// It was sent what ends processes.
     told_to_end: bool,
+    /// What it prints cannot be read now.
+    source_lost: bool,
     tty: Option<TtySize>,
     /// The size is to be told to the terminal.
     resized: bool,
@@ -102,6 +104,7 @@ impl Process {
             kill: Kill::Not,
             signals: VecDeque::new(),
             told_to_end: false,
+            source_lost: false,
             tty: config.tty,
             resized: false,
             timeout_at: config.timeout.map(|timeout| now + timeout),
@@ -157,6 +160,10 @@ impl Process {
 
     /// As [`handle_output`](Self::handle_output), for output that comes in frames: each stays one.
     pub fn handle_frame(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        // It was printed before it is here: the time to drain is one without any.
+        if let Source::Draining { left: Some(left), .. } = &mut self.source {
+            *left = self.config.drain.unwrap_or(ENDED_DRAIN);
+        }
         self.take_output(data, |log| log.append_frame(channel, ts_ms, data))
     }
 
@@ -164,6 +171,16 @@ impl Process {
     pub fn handle_output_lost(&mut self, seq: u64, offset: u64, reason: GapReason) {
         self.log.skip_to(seq, offset, reason);
         self.audience.handle_printed();
+    }
+
+    /// What it prints cannot be read until [`handle_source_found`](Self::handle_source_found): no time to drain passes.
+    pub fn handle_source_lost(&mut self) {
+        self.source_lost = true;
+    }
+
+    /// What it prints can be read again.
+    pub fn handle_source_found(&mut self) {
+        self.source_lost = false;
     }
 
     /// All its outputs are at their end.
@@ -463,7 +480,7 @@ impl Process {
     }
 
     fn has_room(&self) -> bool {
-        self.wants_output() > 0
+        self.wants_output() > 0 && !self.source_lost
     }
 
     /// Drops what everybody has read, where nothing is kept for who comes later.

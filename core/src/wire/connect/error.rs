@@ -150,11 +150,13 @@ impl RpcError {
     /// What the body of an HTTP answer with an error says. Where that is no error of the protocol's (a proxy's page, a
     /// refusal whose `code` is a number) the status says what it is.
     pub fn of_http(status: u16, body: &[u8]) -> Self {
-        let raw = serde_json::from_slice::<Raw<'_>>(body).ok();
-        match raw.and_then(|raw| Some((Code::named(&raw.code)?, raw.message.into_owned()))) {
-            Some((code, message)) => Self::new(code, message),
-            None => Self::new(Code::of_http(status), format!("HTTP status {status}")),
-        }
+        Self::parse(body).unwrap_or_else(|| Self::new(Code::of_http(status), format!("HTTP status {status}")))
+    }
+
+    /// An error of the protocol's own, if that is what a body is.
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let raw = serde_json::from_slice::<Raw<'_>>(body).ok()?;
+        Some(Self::new(Code::named(&raw.code)?, raw.message.into_owned()))
     }
 
     fn raw(&self) -> Raw<'_> {

@@ -137,10 +137,15 @@ pub enum Selector {
     Pid(u32),
     /// By its name.
     Tag(String),
+    /// By both: it has this number and this name. hangar's own.
+    Both(u32, String),
 }
 
 impl ProcessSelector {
     fn one(self) -> Result<Selector, RpcError> {
+        if let (Some(pid), Some(tag)) = (self.pid, &self.tag) {
+            return Ok(Selector::Both(pid, tag.clone()));
+        }
         one_of("process", "pid and tag", [self.pid.map(Selector::Pid), self.tag.map(Selector::Tag)])
     }
 }
