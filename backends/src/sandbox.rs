@@ -95,6 +95,8 @@ pub struct Adoption {
     pub user: Option<String>,
     /// How it is followed and ended. Its timeout counts from here.
     pub process: process::Config,
+    /// How it has ended, where that is known: its output may still be there.
+    pub exit: Option<process::Exit>,
     /// Where its output goes on if it was not kept in the sandbox: the frame and the byte.
     pub goes_on_at: (u64, u64),
 }

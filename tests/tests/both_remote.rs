@@ -27,6 +27,7 @@ on_both! {
     a_daemon_that_started_again_has_lost_its_processes
     commands_run_where_and_as_whom_they_are_told
     a_daemon_asks_for_its_token
+    a_sandbox_can_be_destroyed_without_its_daemon
 }
 
 fn a_sandbox_is_made_where_a_daemon_is(on: On) {
@@ -236,4 +237,20 @@ fn a_daemon_asks_for_its_token(on: On) {
     }
     // Nobody is shown it.
     assert!(!server.client().get("/api/sandboxes").body.contains("secret"));
+}
+
+fn a_sandbox_can_be_destroyed_without_its_daemon(on: On) {
+    let far = Far::new(on);
+    let mark = Mark::new();
+    let process = far.start(&json!({ "command": "sleep 777", "env": { (Mark::NAME): mark.value() } }));
+    mark.wait_for("sleep 777");
+    far.leave();
+    assert_eq!(far.client().delete("/api/sandboxes/far").status, 204);
+    assert_eq!(far.client().get(&format!("{PROCESSES}/{process}")).status, 404);
+    let sandboxes = far.client().get("/api/sandboxes").json();
+    assert_eq!(sandboxes["sandboxes"].as_array().map(Vec::len), Some(1), "{sandboxes}");
+    // What ran there is told as soon as that can be.
+    assert_eq!(mark.named("sleep 777").len(), 1);
+    far.come_back();
+    mark.wait_until_gone();
 }

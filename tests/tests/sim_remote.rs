@@ -193,3 +193,49 @@ fn a_time_is_kept_and_what_does_not_hear_it_is_swept() {
         assert_eq!(cell.sandbox.record().terminated_at, [at_ms(2_000)]);
     });
 }
+
+#[test]
+fn a_reader_that_waits_is_waited_for() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        const LEN: usize = 700_000;
+        let retention = Retention::UntilRead { bytes: 100_000 };
+        let handle = remote(cell).start(spec(&format!("flood {LEN};exit 3"), retention)).await.unwrap();
+        // Nobody reads, and time passes: a driver that does not wait would be a busy loop.
+        cell.sleep_ms(20_000).await;
+        assert_eq!(handle.look(Process::exit_status), None);
+        assert!(handle.look(|process| process.log().held()) <= 100_000);
+        let (printed, exit) = whole(&handle).await;
+        assert_eq!((printed[0].len(), exit), (LEN, Some(Exit::Code(3))));
+        assert!(printed[0] == script::pattern(LEN), "what was printed");
+    });
+}
+
+#[test]
+fn input_that_nobody_reads_holds_up_nothing() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let asked = Spec { stdin: true, ..spec("sleep 60000;out a;hold 3000;exit 3", RING) };
+        let handle = remote(cell).start(asked).await.unwrap();
+        for _ in 0..3 {
+            handle.command(|process| drop(process.write_stdin(vec![b'x'; 900_000].into())));
+            cell.sleep_ms(11_000).await;
+        }
+        let (printed, exit) = whole(&handle).await;
+        assert_eq!((printed[0].as_slice(), exit), (&b"a"[..], Some(Exit::Code(3))));
+    });
+}
+
+#[test]
+fn what_the_daemon_keeps_of_one_that_has_ended_is_waited_for() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
+        let handle = sandbox.start(spec("out a;sleep 1000;flood 50000;exit 3", RING)).await.unwrap();
+        cell.sleep_ms(500).await;
+        cell.runtime.network().cut_next(std::iter::repeat_n(0, 8));
+        cell.runtime.network().cut_opened();
+        // For longer than the output of one that has ended is waited for.
+        cell.sleep_ms(1_000).await;
+        let (printed, exit) = whole(&handle).await;
+        assert_eq!((printed[0].len(), exit), (50_001, Some(Exit::Code(3))));
+        assert!(!handle.look(Process::drain_timed_out));
+    });
+}

@@ -2,6 +2,8 @@
 
 use super::{
     Shared, Target,
+    lanes::There,
+    orders::{Order, Told},
     rpc::{CallError, Head},
     stream::{EventStream, Lost},
 };
@@ -47,7 +49,7 @@ pub(super) async fn attach(
     since: u64,
     is_logged: bool,
 ) -> Result<Attached, NotAttached> {
-    let selector = if is_logged { target.by_tag() } else { selector(&list(shared).await?, target) };
+    let selector = if is_logged { target.by_both() } else { selector(&list(shared).await?, target) };
     connect(shared, target, selector, is_logged.then_some(since)).await
 }
 
@@ -97,6 +99,20 @@ async fn connect(
 
 async fn list(shared: &Shared) -> Result<ListResponse, CallError> {
     shared.rpc.call(&format!("{SERVICE}/List"), &Head::default(), &Empty {}).await
+}
+
+/// Ends a process that has the tag, if there is one: says whether.
+pub(super) async fn end(there: &There) -> Result<bool, CallError> {
+    let Some(found) = list(&there.shared)
+        .await?
+        .processes
+        .into_iter()
+        .find(|process| process.tag.as_deref() == Some(&there.target.tag))
+    else {
+        return Ok(false);
+    };
+    let target = Target::new(&there.target.tag, Some(found.pid));
+    Ok(Order::Terminate.tell(There { target, ..there.clone() }).await == Told::Done)
 }
 
 /// How a process is named to a daemon of E2B's: that finds one of several tags only, so it is looked for in the list. One

@@ -3,7 +3,7 @@
 use super::{
     Shared, Target,
     attach::{self, Attached, NotAttached},
-    lanes::{Giving, Orders, Retry, There},
+    lanes::{GIVE_UP, Giving, Orders, Retry, There},
     orders::Order,
     start::Started,
     stream::{EventStream, Lost},
@@ -27,14 +27,13 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 /// Events of one poll; after those the other tasks have their turn.
 const BUDGET: u32 = 16;
 
-/// A process whose daemon could not be reached for this long is given up.
-const GIVE_UP: Duration = Duration::from_secs(600);
+/// Up to here every client can count.
+const MAX_CURSOR: u64 = 1 << 53;
 
 /// Drives one process to its end.
 pub(super) struct Driver {
@@ -46,6 +45,9 @@ pub(super) struct Driver {
     link: Link,
     /// It was not found yet since the server was started. Where its output goes on if its daemon has not kept it.
     adopts: Option<(u64, u64)>,
+    /// When it is looked for again. Kept until the stream that was found has gone on: one that breaks at once, again and
+    /// again, is no reason to hurry.
+    retry: Retry,
     /// Output that came, and that there was no room for.
     rest: Option<Piece>,
     orders: Orders,
@@ -74,7 +76,6 @@ enum Link {
     Following(EventStream),
     Lost {
         since: Time,
-        retry: Retry,
         attempt: Option<BoxFuture<'static, Result<Attached, NotAttached>>>,
     },
     /// All was told, or nobody wants to know any more.
@@ -120,7 +121,7 @@ impl Driver {
         target: Target,
         goes_on_at: (u64, u64),
     ) -> Self {
-        let link = Link::Lost { since: shared.runtime.now(), retry: Retry::default(), attempt: None };
+        let link = Link::Lost { since: shared.runtime.now(), attempt: None };
         let driver = Self::linked(shared, handle, followed, target, false, link);
         Self { adopts: Some(goes_on_at), ..driver }
     }
@@ -141,6 +142,7 @@ impl Driver {
             is_whole,
             link,
             adopts: None,
+            retry: Retry::default(),
             rest: None,
             orders: Orders::default(),
             giving: Giving::default(),
@@ -153,11 +155,12 @@ impl Driver {
     fn follow(&mut self, now: Time, cx: &mut Context<'_>) -> Flow {
         let mut told = Flow::Quiet;
         for _ in 0..BUDGET {
-            if let Some(piece) = self.rest.take() {
+            let room = self.handle.drive(cx.waker(), |process| process.wants_output());
+            if let Some(piece) = self.rest.take_if(|_| room > 0) {
                 self.print(piece, cx.waker());
                 told = Flow::Told;
+                continue;
             }
-            let room = self.handle.drive(cx.waker(), |process| process.wants_output());
             match &mut self.link {
                 Link::Over => return told,
                 Link::Following(stream) if room == 0 || self.rest.is_some() => {
@@ -167,7 +170,7 @@ impl Driver {
                 Link::Following(stream) => match stream.poll_next(&*self.there.shared.runtime, cx) {
                     Poll::Pending => return told,
                     Poll::Ready(Ok(event)) => self.hear(event, cx.waker()),
-                    Poll::Ready(Err(lost)) => self.lost(&lost, now),
+                    Poll::Ready(Err(lost)) => self.lost(&lost, now, cx.waker()),
                 },
                 Link::Lost { .. } => {
                     if !self.look(now, cx) {
@@ -182,6 +185,9 @@ impl Driver {
     }
 
     fn hear(&mut self, event: ProcessEvent, driver: &Waker) {
+        if event.data.is_some() || event.keepalive.is_some() {
+            self.retry = Retry::default();
+        }
         if let Some(data) = event.data {
             self.came(data, driver);
         }
@@ -212,6 +218,9 @@ impl Driver {
         let printed = [(Channel::Stdout, stdout), (Channel::Stderr, stderr), (Channel::Tty, pty)];
         for (channel, mut data) in printed.into_iter().filter_map(|(channel, data)| Some((channel, data?))) {
             if let (true, Some(seq), Some(offset)) = (self.there.is_hangar, seq, offset) {
+                if seq.max(offset) > MAX_CURSOR {
+                    return self.give_up("its daemon counts further than anybody can", driver);
+                }
                 let end = self.handle.look(|process| process.log().end_offset());
                 if offset > end {
                     self.missing(seq, offset, GapReason::Evicted, driver);
@@ -250,29 +259,40 @@ impl Driver {
         }
     }
 
+    /// Ends it, as it is of no use any more.
     fn give_up(&mut self, why: &str, driver: &Waker) {
+        self.let_go(why, driver);
+        self.orders.push(Order::Signal { signal: Signal::KILL, to: To::Group });
+    }
+
+    /// It is not there, or nobody knows: nothing is told to it any more, as its number may be another's by now.
+    fn let_go(&mut self, why: &str, driver: &Waker) {
         tracing::warn!(process.id = self.handle.id(), why, "a process is given up");
         self.link = Link::Over;
-        self.orders.push(Order::Signal { signal: Signal::KILL, to: To::Group });
+        self.orders = Orders::default();
         self.handle.drive(driver, Process::handle_lost);
     }
 
-    fn lost(&mut self, lost: &Lost, now: Time) {
+    fn lost(&mut self, lost: &Lost, now: Time, driver: &Waker) {
         tracing::info!(process.id = self.handle.id(), %lost, "the stream about a process is lost; it is looked for");
         // What answers there next may be another daemon.
         *self.there.shared.known() = None;
-        self.link = Link::Lost { since: now, retry: Retry::default(), attempt: None };
+        if self.retry.at().is_some() {
+            self.retry.failed(now);
+        }
+        self.handle.drive(driver, Process::handle_source_lost);
+        self.link = Link::Lost { since: now, attempt: None };
     }
 
     /// Looks for the process. Returns whether something has become of that.
     fn look(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
-        let Link::Lost { since, retry, attempt } = &mut self.link else { return false };
+        let Link::Lost { since, attempt } = &mut self.link else { return false };
         if attempt.is_none() {
             if now.since(*since) >= GIVE_UP {
-                self.give_up("its daemon cannot be reached", cx.waker());
+                self.let_go("its daemon cannot be reached", cx.waker());
                 return true;
             }
-            if !retry.is_due(now) {
+            if !self.retry.is_due(now) {
                 return false;
             }
             let There { shared, target, is_hangar, .. } = self.there.clone();
@@ -288,12 +308,15 @@ impl Driver {
         match found {
             Ok(Attached { stream, start }) => {
                 self.link = Link::Following(stream);
+                // The next break is the first again once it has gone on.
+                self.retry.found(now);
+                self.handle.drive(cx.waker(), Process::handle_source_found);
                 self.found(&start, cx.waker());
             }
-            Err(NotAttached::Gone) => self.give_up("its daemon does not know it any more", cx.waker()),
+            Err(NotAttached::Gone) => self.let_go("its daemon does not know it any more", cx.waker()),
             Err(NotAttached::Later(why)) => {
                 tracing::debug!(process.id = self.handle.id(), why, "it was not found");
-                retry.failed(now);
+                self.retry.failed(now);
                 return false;
             }
         }
@@ -311,6 +334,9 @@ impl Driver {
             self.handle.drive(driver, |process| process.handle_started(Some(start.pid)));
         }
         match (start.seq, start.offset, adopts) {
+            (Some(seq), Some(offset), _) if seq.max(offset) > MAX_CURSOR => {
+                self.give_up("its daemon counts further than anybody can", driver);
+            }
             (Some(seq), Some(offset), _) if self.there.is_hangar => {
                 if offset > end {
                     self.missing(seq, offset, GapReason::Evicted, driver);
@@ -324,7 +350,7 @@ impl Driver {
 
     fn wakes_at(&self) -> Option<Time> {
         let looks_at = match &self.link {
-            Link::Lost { retry, attempt: None, .. } => retry.at(),
+            Link::Lost { attempt: None, .. } => self.retry.at(),
             Link::Lost { .. } | Link::Following(_) | Link::Over => None,
         };
         let gives_at = self.giving.wakes_at().filter(|_| matches!(self.link, Link::Following(_)));
@@ -345,6 +371,11 @@ impl Future for Driver {
                 Output::Wait(at) => at,
                 Output::Terminate => {
                     this.orders.push(Order::Terminate);
+                    continue;
+                }
+                // hangar's daemon ends what is left of one that has ended by itself.
+                Output::Sweep if this.there.is_hangar && matches!(this.link, Link::Over) => {
+                    this.handle.drive(cx.waker(), Process::handle_swept);
                     continue;
                 }
                 Output::Sweep => {
@@ -370,11 +401,11 @@ impl Future for Driver {
                 this.handle.drive(cx.waker(), Process::handle_end_of_output);
                 continue;
             }
-            // What was not found yet can be told nothing; and what never was is nobody's to end.
-            let swept = match this.adopts {
-                None => this.orders.poll(&this.there, !this.closed, now, cx).is_ready(),
-                Some(_) => false,
-            };
+            // What was not found yet can be told nothing, and what never was is nobody's to end. Where it is known by its
+            // number alone, that may be another's after a break.
+            let is_known =
+                this.adopts.is_none() && (this.there.is_hangar || !matches!(this.link, Link::Lost { .. }));
+            let swept = is_known && this.orders.poll(&this.there, !this.closed, now, cx).is_ready();
             if swept {
                 this.handle.drive(cx.waker(), Process::handle_swept);
             }
@@ -386,7 +417,7 @@ impl Future for Driver {
             if flow == Flow::Busy {
                 return Poll::Pending;
             }
-            if this.closed && (this.orders.is_empty() || this.adopts.is_some()) {
+            if this.closed && (this.orders.is_empty() || !is_known) {
                 this.there.shared.release(&this.handle);
                 return Poll::Ready(());
             }

@@ -3,7 +3,7 @@
 
 use super::{
     Shared, Target,
-    orders::{Done, INPUT, Input, Order, Taken},
+    orders::{INPUT, Input, Order, Taken, Told},
 };
 use crate::{Handle, runtime::BoxFuture};
 use bytes::Bytes;
@@ -18,6 +18,9 @@ use std::{
 /// After an attempt failed; each time twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// A process whose daemon could not be reached for this long is given up.
+pub(super) const GIVE_UP: Duration = Duration::from_secs(600);
 
 /// Orders that may wait; of more, the oldest is dropped.
 const MAX_ORDERS: usize = 32;
@@ -36,6 +39,11 @@ impl Retry {
 
     pub(super) const fn at(&self) -> Option<Time> {
         self.at
+    }
+
+    /// It was found: if that does not last, it is waited for as long as after the next failure.
+    pub(super) fn found(&mut self, now: Time) {
+        self.at = Some(now);
     }
 
     pub(super) fn failed(&mut self, now: Time) {
@@ -59,8 +67,10 @@ pub(super) struct There {
 #[derive(Default)]
 pub(super) struct Orders {
     waiting: VecDeque<Order>,
-    telling: Option<(Order, BoxFuture<'static, Done>)>,
+    telling: Option<(Order, BoxFuture<'static, Told>)>,
     retry: Retry,
+    /// Since when nothing has arrived.
+    fails_since: Option<Time>,
 }
 
 impl Orders {
@@ -99,12 +109,19 @@ impl Orders {
             let Poll::Ready(done) = telling.as_mut().poll(cx) else { return Poll::Pending };
             let order = *order;
             self.telling = None;
-            if done == Done::Later && order == Order::Sweep && insists {
+            let tells_again = match done {
+                Told::Done => false,
+                Told::Unsent => true,
+                // To do these twice is to do them once.
+                Told::Unknown => matches!(order, Order::Terminate | Order::Sweep | Order::Resize(_)),
+            };
+            let since = *self.fails_since.get_or_insert(now);
+            if tells_again && insists && now.since(since) < GIVE_UP {
                 self.waiting.push_front(order);
                 self.retry.failed(now);
                 return Poll::Pending;
             }
-            self.retry = Retry::default();
+            (self.retry, self.fails_since) = (Retry::default(), None);
             if order == Order::Sweep {
                 return Poll::Ready(());
             }
@@ -139,7 +156,11 @@ impl Giving {
                 if !self.retry.is_due(now) {
                     return;
                 }
-                let Some((len, input)) = handle.look(|process| next(process, is_tty)) else { return };
+                let Some((len, input)) = handle.look(|process| next(process, is_tty)) else {
+                    // What waited to be given again is not wanted any more.
+                    self.retry = Retry::default();
+                    return;
+                };
                 self.giving = Some((len, Box::pin(input.give(there.clone()))));
             }
             let Some((len, giving)) = &mut self.giving else { return };

@@ -31,6 +31,7 @@ use crate::{
 };
 use driver::{Driver, Followed};
 use hangar_core::{
+    Time,
     process::{Process, StartFailure},
     wire::{
         connect::Code,
@@ -57,6 +58,12 @@ const DESTROY: Duration = Duration::from_secs(10);
 
 /// How often a daemon is asked what it is, while connections to it break.
 const TRIES: u32 = 5;
+
+/// How long what it said of itself is believed.
+const KNOWN: Duration = Duration::from_secs(30);
+
+/// The longest message of one that never ran.
+const MAX_FAILURE: usize = 4096;
 
 /// Numbers from here on are given to what never ran.
 const NEVER_RAN: u32 = 1 << 30;
@@ -92,8 +99,9 @@ struct Shared {
     rpc: Rpc,
     workdir: Option<String>,
     table: Mutex<Table>,
-    /// What is known of the daemon; None before it was asked, and after a connection broke: it may be another one now.
-    daemon: Mutex<Option<Daemon>>,
+    /// What is known of the daemon, and since when; None before it was asked, and after a stream broke: it may be another
+    /// one now.
+    daemon: Mutex<Option<(Daemon, Time)>>,
     /// A process was let go of.
     left: Notify,
 }
@@ -119,6 +127,11 @@ impl Target {
 
     fn by_tag(&self) -> ProcessSelector {
         ProcessSelector { pid: None, tag: Some(self.tag.clone()) }
+    }
+
+    /// As hangar's daemon takes it: a tag that somebody has copied is not enough, nor is a number that is another's by now.
+    fn by_both(&self) -> ProcessSelector {
+        ProcessSelector { pid: self.pid, tag: Some(self.tag.clone()) }
     }
 
     fn by_pid(&self) -> ProcessSelector {
@@ -198,22 +211,30 @@ impl Sandbox for EnvdSandbox {
                 });
             }
             until(&*shared.runtime, shared.runtime.now() + DESTROY, shared.emptied()).await;
-            match self.processes().len() {
-                0 => Ok(()),
-                left => Err(SandboxError::Left(left)),
+            // A daemon that is gone must not keep its sandbox: their drivers go on telling them, for as long as they look.
+            for handle in self.processes() {
+                tracing::warn!(
+                    process.id = handle.id(),
+                    "it is not known to have ended; it is told when its daemon is back"
+                );
             }
+            Ok(())
         })
     }
 
     fn adopt(&self, adoption: Adoption) -> Option<Arc<Handle>> {
         let shared = &self.shared;
-        let Adoption { id, tag, pid, user, process, goes_on_at } = adoption;
+        let Adoption { id, tag, pid, user, process, exit, goes_on_at } = adoption;
         let spec = Followed::of(&process, user);
         let handle = Handle::new(id, Process::new(process, shared.runtime.now()));
         shared.insert(&handle).ok()?;
-        if let Some(pid) = pid {
-            handle.drive(Waker::noop(), |process| process.handle_started(Some(pid)));
-        }
+        handle.drive(Waker::noop(), |process| {
+            process.handle_source_lost();
+            if pid.is_some() || exit.is_some() {
+                process.handle_started(pid);
+            }
+            exit.into_iter().for_each(|exit| process.handle_exit(exit));
+        });
         let driver = Driver::adopt(shared, &handle, spec, Target::new(&tag, pid), goes_on_at);
         shared.runtime.spawn(Box::pin(driver));
         Some(handle)
@@ -231,15 +252,17 @@ impl Sandbox for EnvdSandbox {
 impl Shared {
     /// What is known of the daemon; it is asked where nothing is.
     async fn daemon(&self) -> Result<Daemon, CallError> {
-        if let Some(daemon) = self.known().clone() {
+        let begun = self.runtime.now();
+        let known = self.known().clone();
+        if let Some((daemon, _)) = known.filter(|(_, asked)| begun.since(*asked) < KNOWN) {
             return Ok(daemon);
         }
         let mut tries = 0;
         loop {
             tries += 1;
             match self.ask().await {
-                // To ask again does no harm.
-                Err(CallError::Broken(_)) if tries < TRIES => {}
+                // To ask again does no harm, and to ask one that says nothing is of no use.
+                Err(CallError::Broken(_)) if tries < TRIES && self.runtime.now().since(begun) < KNOWN => {}
                 daemon => return daemon,
             }
         }
@@ -255,7 +278,7 @@ impl Shared {
             }
         }
         let daemon = Daemon { is_hangar, shell };
-        *self.known() = Some(daemon.clone());
+        *self.known() = Some((daemon.clone(), self.runtime.now()));
         Ok(daemon)
     }
 
@@ -264,12 +287,12 @@ impl Shared {
         let method = format!("{FILESYSTEM}/Stat");
         match self.rpc.call::<_, EntryResponse>(&method, &Head::default(), &request).await {
             Ok(_) => Ok(true),
-            Err(CallError::Refused(error)) if error.code != Code::Unauthenticated => Ok(false),
+            Err(CallError::Refused(error)) if error.code == Code::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Daemon>> {
+    fn known(&self) -> MutexGuard<'_, Option<(Daemon, Time)>> {
         self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -363,7 +386,8 @@ async fn failure(shared: &Shared, mut started: Started) -> StartFailure {
     let mut message = Vec::new();
     let mut code = 126;
     while let Ok(event) = started.stream.next(&*shared.runtime).await {
-        message.extend_from_slice(&event.data.and_then(|data| data.stderr).unwrap_or_default());
+        let said = event.data.and_then(|data| data.stderr).unwrap_or_default();
+        message.extend_from_slice(&said[..said.len().min(MAX_FAILURE - message.len())]);
         if let Some(end) = event.end {
             code = end.exit_code;
             break;

@@ -42,11 +42,13 @@ pub(super) enum Order {
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Done {
+pub(super) enum Told {
     /// It was carried out, or there is nobody left.
     Done,
-    /// It was not, and may be later.
-    Later,
+    /// It was not.
+    Unsent,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// Input, and what becomes of it.
@@ -69,7 +71,7 @@ pub(super) enum Taken {
 
 impl Order {
     /// Tells it.
-    pub(super) async fn tell(self, there: There) -> Done {
+    pub(super) async fn tell(self, there: There) -> Told {
         let told = match self {
             Self::Terminate if there.is_hangar => {
                 let request = SendSignalRequest {
@@ -90,15 +92,15 @@ impl Order {
             }
         };
         match told {
-            Ok(()) => Done::Done,
+            Ok(()) => Told::Done,
             Err(CallError::Refused(error)) if error.code != Code::Unavailable => {
                 // It has ended, as a rule.
                 tracing::debug!(process.tag = there.target.tag, order = ?self, %error, "an order was refused");
-                Done::Done
+                Told::Done
             }
             Err(error) => {
                 tracing::debug!(process.tag = there.target.tag, order = ?self, %error, "an order did not arrive");
-                Done::Later
+                if let CallError::Unreachable(_) = error { Told::Unsent } else { Told::Unknown }
             }
         }
     }
@@ -139,7 +141,7 @@ impl Input {
 }
 
 fn selector(there: &There) -> Option<ProcessSelector> {
-    Some(if there.is_hangar { there.target.by_tag() } else { there.target.by_pid() })
+    Some(if there.is_hangar { there.target.by_both() } else { there.target.by_pid() })
 }
 
 async fn unary<Q: Message>(

@@ -139,7 +139,7 @@ impl Rpc {
         let (status, body) = self.answer(request).await?;
         match status {
             StatusCode::OK => Ok(decode(Codec::Proto, &body)?),
-            status => Err(RpcError::of_http(status.as_u16(), &body).into()),
+            status => Err(refusal(status, &body)),
         }
     }
 
@@ -161,7 +161,7 @@ impl Rpc {
             if status == StatusCode::OK {
                 return Ok(EventStream::new(response.into_body()));
             }
-            Err(RpcError::of_http(status.as_u16(), &whole(response).await?).into())
+            Err(refusal(status, &whole(response).await?))
         })
         .await
     }
@@ -174,7 +174,7 @@ impl Rpc {
             let (status, is_hangar) = (response.status(), response.headers().contains_key("hangar-envd"));
             let body = whole(response).await?;
             if !status.is_success() {
-                return Err(RpcError::of_http(status.as_u16(), &body).into());
+                return Err(refusal(status, &body));
             }
             self.keep(sender);
             Ok(is_hangar)
@@ -279,6 +279,15 @@ fn with_body(request: Builder, kind: Kind, body: Bytes) -> Result<Request<Full<B
 /// Something in it cannot stand in a header: a user's name with a line end.
 fn unsendable(error: hyper::http::Error) -> CallError {
     CallError::Unreachable(io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// What an answer without success says. A server error in other words than the daemon's is of something before it, which
+/// does not know what the daemon has done.
+fn refusal(status: StatusCode, body: &[u8]) -> CallError {
+    match RpcError::parse(body) {
+        None if status.is_server_error() => CallError::Broken(format!("HTTP status {status}")),
+        _ => RpcError::of_http(status.as_u16(), body).into(),
+    }
 }
 
 async fn whole(response: Response<Incoming>) -> Result<Bytes, CallError> {

@@ -3,11 +3,12 @@
 use super::{
     Shared, Target,
     attach::{self, Attached},
+    lanes::{GIVE_UP, There},
     rpc::{CallError, Head},
     stream::{EventStream, Lost},
 };
 use crate::{
-    runtime::sleep_until,
+    runtime::{sleep_until, until},
     sandbox::{Command, Exhausted, Spec, StartError},
 };
 use hangar_core::{
@@ -17,12 +18,15 @@ use hangar_core::{
         envd::process::{ProcessConfig, Pty, SERVICE, Size, StartEvent, StartRequest},
     },
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// How much longer than its own time a command may live, should the server that ends it be lost.
 const SPARE: Duration = Duration::from_secs(10);
 
-/// How long before each look for a command whose start was cut off: some three seconds in all.
+/// How long it is looked for a command whose start was cut off, and how often after that.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How long before each look.
 const LOOKS: [Duration; 6] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
@@ -47,14 +51,14 @@ pub(super) struct Started {
 }
 
 /// Starts the command of `spec`, and waits until it runs.
-pub(super) async fn start(shared: &Shared, spec: &Spec, tag: &str) -> Result<Started, StartError> {
+pub(super) async fn start(shared: &Arc<Shared>, spec: &Spec, tag: &str) -> Result<Started, StartError> {
     let daemon = shared.daemon().await.map_err(failed)?;
     let request = request(shared, spec, tag, &daemon);
     let mut head = Head { user: spec.user.as_deref(), ..Head::default() };
     head.timeout = spec.process.timeout.map(|timeout| timeout + SPARE);
     match spec.process.retention {
         // Waited for as any client is: what follows it here always reads, and has the ring for its own readers.
-        Retention::Ring { bytes } => head.log = Some(spec.process.replay.min(bytes as u64)),
+        Retention::Ring { bytes } => head.log = Some(bytes as u64),
         // Should the connection break, what was on its way is still there.
         Retention::UntilRead { bytes } => {
             head.until_read = true;
@@ -74,16 +78,50 @@ pub(super) async fn start(shared: &Shared, spec: &Spec, tag: &str) -> Result<Sta
         Err(CallError::Broken(why)) => why,
         Err(error) => return Err(failed(error)),
     };
-    // It may run, or be about to.
+    // It may run, or be about to. With envd what it printed is lost by now, so it is of no use.
     tracing::warn!(process.tag = tag, why = broken, "the start of a command was cut off; it is looked for");
-    for wait in LOOKS {
-        sleep_until(&*shared.runtime, shared.runtime.now() + wait).await;
-        let found = attach::attach(shared, &Target::new(tag, None), 0, daemon.is_hangar).await;
-        if let Ok(Attached { stream, start }) = found {
-            return Ok(started(stream, &start));
+    let target = &Target::new(tag, None);
+    let looking = async {
+        for wait in LOOKS {
+            sleep_until(&*shared.runtime, shared.runtime.now() + wait).await;
+            if let Ok(Attached { stream, start }) = attach::attach(shared, target, 0, true).await {
+                return Some(started(stream, &start));
+            }
         }
+        None
+    };
+    let found = match daemon.is_hangar {
+        true => until(&*shared.runtime, shared.runtime.now() + LOOK, looking).await.flatten(),
+        false => None,
+    };
+    found.ok_or_else(|| {
+        let there = There {
+            shared: Arc::clone(shared),
+            target: target.clone(),
+            user: spec.user.clone(),
+            is_hangar: daemon.is_hangar,
+        };
+        shared.runtime.spawn(Box::pin(end_when_found(there)));
+        StartError::Broken(broken)
+    })
+}
+
+/// Ends a command of whose start nobody knows whether it was carried out: it may be at any time until the daemon has read what
+/// it was sent.
+async fn end_when_found(there: There) {
+    let Target { tag, .. } = there.target.clone();
+    let runtime = Arc::clone(&there.shared.runtime);
+    let give_up = runtime.now() + GIVE_UP;
+    while runtime.now() < give_up {
+        match attach::end(&there).await {
+            Ok(true) => {
+                return tracing::info!(process.tag = tag, "a command whose start was cut off was ended");
+            }
+            Ok(false) => {}
+            Err(error) => tracing::debug!(process.tag = tag, %error, "it was not found"),
+        }
+        sleep_until(&*runtime, runtime.now() + LOOK).await;
     }
-    Err(StartError::Broken(broken))
 }
 
 fn started(stream: EventStream, start: &StartEvent) -> Started {

@@ -70,6 +70,7 @@ impl Daemon {
             let message = match &selector {
                 Selector::Pid(pid) => format!("no process with pid {pid}"),
                 Selector::Tag(tag) => format!("no process with tag {tag:?}"),
+                Selector::Both(pid, tag) => format!("no process with pid {pid} and tag {tag:?}"),
             };
             RpcError::new(Code::NotFound, message)
         })

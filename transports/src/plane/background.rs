@@ -141,9 +141,10 @@ impl Background {
         }
     }
 
-    /// The same that an earlier run of the server had started at this time.
-    pub(super) fn adopted(self, started_at_ms: i64) -> Self {
-        Self { started_at_ms, adopted: true, ..self }
+    /// The same that an earlier run of the server had started, and that may have ended since: with the times of both.
+    pub(super) fn adopted(self, (started_at_ms, finished_at_ms): (i64, Option<i64>)) -> Self {
+        let finished_at_ms = AtomicI64::new(finished_at_ms.unwrap_or_default());
+        Self { started_at_ms, finished_at_ms, adopted: true, ..self }
     }
 
     /// Whether an earlier run of the server has started it.

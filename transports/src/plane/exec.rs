@@ -109,6 +109,9 @@ impl Plane {
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
+        if call.user.as_ref().is_some_and(|user| user.contains(':')) {
+            return Err(ApiError::bad_field("user", "bad_user", "user: no name has a colon"));
+        }
         if call.user.is_some() && !caller.is_admin() {
             return Err(ApiError::forbidden("user: only an admin token may choose whom a command runs as"));
         }

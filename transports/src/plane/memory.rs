@@ -17,7 +17,7 @@ use hangar_backends::{
     sandbox::{Adoption, Command},
     store::{Cursor, ProcessEnd, ProcessRun, StoreError, StoredProcess, StoredSandbox},
 };
-use hangar_core::process::{Process, TtySize};
+use hangar_core::process::{Exit, Process, TtySize};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -26,8 +26,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 /// The shortest key: as long as what it makes.
 const KEY_LEN: usize = 32;
 
-/// What is reserved for one life of the server where it keeps the log: four terabytes of output, and as many frames as that can
-/// be. Once a life, so that nothing has to be stored while a process prints; 2,000 lives stay below 2^53, up to which
+/// What is reserved for one life of the server where it keeps the log: four terabytes of output, in frames of 64 bytes or more. Once a life, so that nothing has to be stored while a process prints; 2,000 lives stay below 2^53, up to which
 /// every client can count.
 const RESERVED: Cursor = Cursor { offset: 1 << 42, seq: 1 << 36 };
 
@@ -109,6 +108,7 @@ impl Plane {
                 None => NewEnvd { url, token: secret, workdir },
                 Some(new) if new.url == url => new,
                 Some(new) => {
+                    tracing::warn!(sandbox = name, "it was at another place: what ran there is forgotten");
                     self.tokens.store().remove_sandbox(&id).await?;
                     given.insert(name, new);
                     continue;
@@ -136,7 +136,7 @@ impl Plane {
             id: entry.id().to_owned(),
             name: entry.name().to_owned(),
             provider: entry.made().provider.to_owned(),
-            url: Some(new.url.clone()),
+            url: entry.made().url.clone(),
             secret: new.token.clone(),
             workdir: new.workdir.clone(),
             daemon: true,
@@ -175,7 +175,10 @@ impl Plane {
         };
         let store = self.tokens.store();
         store.insert_process(stored).await?;
-        store.reserve_cursor(id, RESERVED).await?;
+        if let Err(error) = store.reserve_cursor(id, RESERVED).await {
+            self.unstore_process(id);
+            return Err(error.into());
+        }
         Ok(Some(key.tag(token, entry.name(), id)))
     }
 
@@ -195,8 +198,9 @@ impl Plane {
             return;
         };
         let (store, id) = (Arc::clone(self.tokens.store()), background.id().to_owned());
+        let exit = exit_text(background.handle().look(Process::exit_status));
         self.runtime.spawn(Box::pin(async move {
-            let end = ProcessEnd { finished_at_ms, exit: String::new() };
+            let end = ProcessEnd { finished_at_ms, exit };
             note(&id, store.note_process_end(&id, end).await.map(drop));
         }));
     }
@@ -214,7 +218,7 @@ impl Plane {
         let keep = i64::try_from(KEEP_ENDED.as_millis()).unwrap_or(i64::MAX);
         for stored in store.processes_in(entry.id()).await? {
             let StoredProcess { id, token, name, start, started_at_ms, run, end, .. } = stored;
-            let is_old = end.is_some_and(|end| self.runtime.wall_ms() - end.finished_at_ms >= keep);
+            let is_old = end.as_ref().is_some_and(|end| self.runtime.wall_ms() - end.finished_at_ms >= keep);
             let call = serde_json::from_str::<Start>(&start).ok().and_then(|start| start.call(name));
             let Some(call) = call.filter(|_| !is_old) else {
                 self.unstore_process(&id);
@@ -230,13 +234,33 @@ impl Plane {
                 pid: run.map(|run| run.pid),
                 user: None,
                 process: call.spec(id, None).process,
+                exit: end.as_ref().map(|end| exit_of(&end.exit)),
                 goes_on_at: (cursor.seq, cursor.offset),
             };
             let Some(handle) = entry.sandbox().adopt(adoption) else { continue };
-            self.adopt(token, Arc::clone(entry), call, started_at_ms, handle);
+            let times = (started_at_ms, end.map(|end| end.finished_at_ms));
+            self.adopt(token, Arc::clone(entry), call, times, handle);
         }
         Ok(())
     }
+}
+
+/// How a process ended, for the store.
+fn exit_text(exit: Option<Exit>) -> String {
+    match exit {
+        Some(Exit::Code(code)) => format!("code {code}"),
+        Some(Exit::Signal(number)) => format!("signal {number}"),
+        Some(Exit::Unknown) | None => "unknown".to_owned(),
+    }
+}
+
+fn exit_of(text: &str) -> Exit {
+    let exit = match text.split_once(' ') {
+        Some(("code", code)) => code.parse().ok().map(Exit::Code),
+        Some(("signal", number)) => number.parse().ok().map(Exit::Signal),
+        Some(_) | None => None,
+    };
+    exit.unwrap_or(Exit::Unknown)
 }
 
 /// What is not noted is told: after a restart the process would be looked for in vain, or by less than is known of it.
@@ -268,5 +292,15 @@ mod tests {
             assert_ne!(tag, other);
         }
         assert!(Key::new(&[7; 31]).is_none());
+    }
+
+    #[test]
+    fn an_end_is_read_as_it_was_written() {
+        for exit in [Exit::Code(0), Exit::Code(-1), Exit::Code(255), Exit::Signal(9), Exit::Unknown] {
+            assert_eq!(exit_of(&exit_text(Some(exit))), exit);
+        }
+        for other in ["", "code", "code x", "signal 300", "unknown", "other 1"] {
+            assert_eq!(exit_of(other), Exit::Unknown, "{other}");
+        }
     }
 }

@@ -202,18 +202,18 @@ impl Plane {
         background
     }
 
-    /// Enters a process that an earlier run has started.
+    /// Enters a process that an earlier run has started, and that may have ended: with when it was that.
     pub(super) fn adopt(
         self: &Arc<Self>,
         token: String,
         entry: Arc<sandboxes::Entry>,
         call: StartCall,
-        started_at_ms: i64,
+        times_ms: (i64, Option<i64>),
         handle: Arc<Handle>,
     ) {
         let place = Reserved::beyond_all(self, &token);
         let background = Background::new(self, token, entry, call, None, handle, true);
-        self.watched(place, background.adopted(started_at_ms));
+        self.watched(place, background.adopted(times_ms));
     }
 
     /// Starts a process again, as it was started before.

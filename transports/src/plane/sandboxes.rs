@@ -275,6 +275,7 @@ impl Plane {
                     let entry = plane.add_sandbox(&name, new.clone().make(&plane.runtime)?)?;
                     if let Err(error) = plane.store_sandbox(&entry, &new).await {
                         lock(&plane.sandboxes.by_id).remove(&entry.id);
+                        plane.sandboxes.bell.ring();
                         return Err(error);
                     }
                     Ok(entry)
