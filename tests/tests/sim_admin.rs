@@ -144,7 +144,7 @@ fn a_sandbox_is_made_shown_and_destroyed() {
         let shown = made.json();
         let id = shown["id"].as_str().unwrap().to_owned();
         let expected = json!({
-            "id": id, "name": "api-1", "kind": "sim", "state": "running", "created_at_ms": EPOCH_MS + 1_000,
+            "id": id, "name": "api-1", "provider": "sim", "state": "running", "created_at_ms": EPOCH_MS + 1_000,
         });
         assert_eq!(shown, expected);
         for reference in ["api-1", &id] {
