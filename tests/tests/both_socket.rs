@@ -171,6 +171,11 @@ fn what_is_gone_is_a_gap(on: On) {
     let server = on.start_with(Options::unpaced());
     let client = server.client();
     let process = client.start(&json!({ "command": "seq 1 100000", "max_log_bytes": 1 }));
+    let all: usize = (1..=100_000).map(|number: u32| number.to_string().len() + 1).sum();
+    // That it has ended may be known before the last of its output is here.
+    wait_until("all of it is here", || {
+        client.get(&format!("/api/sandboxes/local/processes/{process}")).json()["next"] == all
+    });
     client.wait_until_ended(&process);
     let whole = client.open(&process, "logs", "").to_end();
     assert!(whole.gaps.is_empty() && whole.text().ends_with("\n100000\n"));
@@ -181,7 +186,6 @@ fn what_is_gone_is_a_gap(on: On) {
         panic!("{:?}", rest.gaps)
     };
     assert_eq!(rest.output, whole.output);
-    let all: usize = (1..=100_000).map(|number: u32| number.to_string().len() + 1).sum();
     assert_eq!(to_offset as usize + rest.output.len(), all);
 }
 

@@ -178,7 +178,12 @@ fn tokens_outlive_a_restart() {
         serving.signal(Signal::TERM);
         let (code, _, folder) = serving.wait();
         assert_eq!(code, 0);
-        assert_eq!(names(&folder.file("data")), ["hangar.db", "lock", "token"], "the store was closed");
+        assert_eq!(
+            names(&folder.file("data")),
+            ["hangar.db", "key", "lock", "token"],
+            "the store was closed"
+        );
+        assert_eq!(mode(&folder.file("data/key")), 0o600);
         let bytes = std::fs::read(folder.file("data/hangar.db")).unwrap();
         let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
         assert!(has(&kept_id) && !has(&kept.token), "the secret itself is nowhere");
