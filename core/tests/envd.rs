@@ -112,13 +112,12 @@ fn one_of_several_is_picked() {
     for none in ["{}", r#"{"process":{}}"#, r#"{"process":{"pid":null}}"#] {
         assert_eq!(selector(none), bad("process: one of pid and tag must be set"), "{none}");
     }
-    assert_eq!(
-        selector(r#"{"process":{"pid":7,"tag":"a"}}"#),
-        bad("process: only one of pid and tag may be set")
-    );
+    assert_eq!(selector(r#"{"process":{"pid":7,"tag":"a"}}"#), Ok(Selector::Both(7, "a".into())));
     let input = |text: &str| decode::<ProcessInput>(Codec::Json, text.as_bytes()).unwrap().one();
     assert_eq!(input(r#"{"stdin":"YQ=="}"#), Ok(Input::Stdin(Bytes::from("a"))));
     assert_eq!(input(r#"{"pty":""}"#), Ok(Input::Pty(Bytes::new())));
+    let both = input(r#"{"stdin":"","pty":""}"#).unwrap_err();
+    assert_eq!(both.message, "input: only one of stdin and pty may be set");
     assert_eq!(input("{}").unwrap_err().message, "input: one of stdin and pty must be set");
 }
 
