@@ -226,6 +226,12 @@ mod tests {
         roster.insert(1, Some("a".into()), false, "old");
         let new = roster.insert(2, Some("a".into()), false, "new");
         assert_eq!(roster.find(&tag("a"), at(0)), Some(&"new"));
+        // Whoever knows the number means that one.
+        let both = |pid, tag: &str| roster.find(&Selector::Both(pid, tag.into()), at(0)).copied();
+        assert_eq!(
+            (both(1, "a"), both(2, "a"), both(1, "b"), both(3, "a")),
+            (Some("old"), Some("new"), None, None)
+        );
         assert!(roster.handle_ended(new, 0, at(0)).is_empty());
         assert_eq!(roster.find(&tag("a"), at(1)), Some(&"old"));
         assert_eq!(roster.find(&Selector::Pid(2), at(1)), Some(&"new"));
