@@ -348,13 +348,20 @@ impl Driver {
         }
     }
 
+    /// Whether it can be told something. What was not found yet cannot, and what never was is nobody's to end. Where it is
+    /// known by its number alone, that may be another's after a break.
+    const fn is_known(&self) -> bool {
+        self.adopts.is_none() && (self.there.is_hangar || !matches!(self.link, Link::Lost { .. }))
+    }
+
     fn wakes_at(&self) -> Option<Time> {
         let looks_at = match &self.link {
             Link::Lost { attempt: None, .. } => self.retry.at(),
             Link::Lost { .. } | Link::Following(_) | Link::Over => None,
         };
         let gives_at = self.giving.wakes_at().filter(|_| matches!(self.link, Link::Following(_)));
-        [looks_at, self.orders.wakes_at(), gives_at].into_iter().flatten().min()
+        let orders_at = self.orders.wakes_at().filter(|_| self.is_known());
+        [looks_at, orders_at, gives_at].into_iter().flatten().min()
     }
 }
 
@@ -401,10 +408,7 @@ impl Future for Driver {
                 this.handle.drive(cx.waker(), Process::handle_end_of_output);
                 continue;
             }
-            // What was not found yet can be told nothing, and what never was is nobody's to end. Where it is known by its
-            // number alone, that may be another's after a break.
-            let is_known =
-                this.adopts.is_none() && (this.there.is_hangar || !matches!(this.link, Link::Lost { .. }));
+            let is_known = this.is_known();
             let swept = is_known && this.orders.poll(&this.there, !this.closed, now, cx).is_ready();
             if swept {
                 this.handle.drive(cx.waker(), Process::handle_swept);
