@@ -216,10 +216,15 @@ fn a_command_that_is_not_streamed_ends_with_its_token(on: On) {
     let mark = Mark::new();
     let (id, client) = server.client().new_token(&json!({ "scope": "admin" }));
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| client.exec(&line(FAMILY).mark(&mark)));
+        // Once a pipe's worth went in behind it, the first line was read.
+        let command = format!("echo started; head -c 65536 /dev/zero; {FAMILY}");
+        let waiting = scope.spawn(|| client.exec(&line(command).mark(&mark)));
         mark.wait_for("sleep 779");
         server.client().revoke(&id);
-        revoked(&waiting.join().unwrap());
+        let result = waiting.join().unwrap();
+        assert_eq!(result.closed.as_deref(), Some("revoked"), "{result:?}");
+        assert_eq!(result.exit_code, None);
+        assert!(result.stdout.starts_with("started\n"), "{result:?}");
     });
     nothing_is_left(&server, &mark);
 }
