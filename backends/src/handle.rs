@@ -27,6 +27,8 @@ struct Inner {
     stalled: bool,
     /// The driver has let go of it.
     gone: bool,
+    /// The driver is woken when a reader comes.
+    notices_readers: bool,
 }
 
 /// One reader, and who is to be woken for it.
@@ -105,6 +107,7 @@ impl Handle {
             next_reader: 0,
             stalled: false,
             gone: false,
+            notices_readers: false,
         };
         Arc::new(Self { id, inner: Mutex::new(inner) })
     }
@@ -143,6 +146,16 @@ impl Handle {
         self.lock().gone
     }
 
+    /// For the driver: from here on it is woken when a reader comes.
+    pub fn notice_readers(&self) {
+        self.lock().notices_readers = true;
+    }
+
+    /// Whether somebody reads it now, and does not only wait for its end.
+    pub fn is_read(&self) -> bool {
+        self.lock().readers.values().any(|slot| !slot.ends_only)
+    }
+
     /// Asks the process something. Nobody is woken.
     pub fn look<T>(&self, look: impl FnOnce(&Process) -> T) -> T {
         look(&self.lock().process)
@@ -176,7 +189,11 @@ impl Handle {
         let id = inner.next_reader;
         inner.next_reader += 1;
         inner.readers.insert(id, Slot { waker: None, ends_only });
+        let driver = inner.driver.clone().filter(|_| inner.notices_readers && !ends_only);
         drop(inner);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
         Reading { handle: Arc::clone(self), id }
     }
 

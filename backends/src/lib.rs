@@ -12,10 +12,13 @@
 //! * `store`: what a server remembers (feature `store`), in a file with the feature `sqlite`.
 //! * [`local`]: sandboxes on this machine (feature `local`).
 //! * [`envd`]: sandboxes behind a daemon (feature `envd`).
+//! * `daemonless`: sandboxes without one (feature `daemonless`).
 //!
 //! A driver task per process owns the descriptors (or the stream of a remote sandbox) and every deadline about the
 //! process, by its [`Process`](hangar_core::process::Process). Readers only pull.
 
+#[cfg(feature = "daemonless")]
+pub mod daemonless;
 #[cfg(feature = "envd")]
 pub mod envd;
 pub mod handle;
@@ -29,6 +32,7 @@ pub mod pool;
 pub mod runtime;
 pub mod sandbox;
 pub mod socket_file;
+mod starting;
 pub mod stop;
 #[cfg(feature = "store")]
 pub mod store;

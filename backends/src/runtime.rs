@@ -19,7 +19,10 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::Notify,
+};
 
 /// A future of the runtime. Boxed once per task or call, never per message.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -191,6 +194,19 @@ pub async fn until<T>(runtime: &dyn Runtime, at: Time, future: impl Future<Outpu
         Poll::Pending => deadline.poll(runtime, Some(at), cx).map(|()| None),
     })
     .await
+}
+
+/// Waits until `is_empty`; `left` is told whenever something has left.
+pub(crate) async fn emptied(left: &Notify, is_empty: impl Fn() -> bool) {
+    loop {
+        let mut next = std::pin::pin!(left.notified());
+        // From here on none is missed.
+        next.as_mut().enable();
+        if is_empty() {
+            return;
+        }
+        next.await;
+    }
 }
 
 /// Runs `work` away from the tasks, and waits for what it gives. None if it panicked or the runtime ended.

@@ -6,7 +6,11 @@
 //! signals, its end) the driver takes from there. What a sandbox cannot do it says by its [`Capabilities`].
 
 use crate::{Handle, runtime::BoxFuture};
-use hangar_core::process;
+use bytes::Bytes;
+use hangar_core::{
+    Time,
+    process::{self, Process},
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Where commands run.
@@ -36,8 +40,12 @@ pub trait Sandbox: Send + Sync + 'static {
     /// The processes that are driven now.
     fn processes(&self) -> Vec<Arc<Handle>>;
 
-    /// Whether its processes end with this server, so that a shutdown waits for them.
-    fn ends_with_server(&self) -> bool;
+    /// The processes that are driven now and end with this server, so that a shutdown waits for them.
+    fn ending_with_server(&self) -> Vec<Arc<Handle>>;
+
+    /// Ends what ends with this server, and leaves everything else as it is. Returns once nothing is left of that, or says
+    /// what is.
+    fn shut_down(&self) -> BoxFuture<'_, Result<(), SandboxError>>;
 }
 
 /// What a sandbox can do for a process.
@@ -73,13 +81,64 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// As whom; the sandbox's own user without it.
     pub user: Option<String>,
-    /// Whether it gets input. Without it its standard input is at its end from the start.
-    pub stdin: bool,
+    /// What it reads.
+    pub stdin: Stdin,
     /// How it is followed and ended, and whether it has a terminal instead of pipes.
     pub process: process::Config,
     /// What it is marked with where it outlives the server, so that it can be found again: nobody else may be able to
     /// make it up.
     pub tag: Option<String>,
+}
+
+/// What a process reads.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Stdin {
+    /// Nothing: its standard input is at its end from the start.
+    None,
+    /// This, and then the end.
+    Given(Bytes),
+    /// What will be written to it.
+    Open,
+}
+
+impl Stdin {
+    /// Whether there is anything to read.
+    pub fn is_some(&self) -> bool {
+        *self != Self::None
+    }
+}
+
+/// The system takes no longer argument or variable: 32 pages, with the zero at its end.
+const MAX_STRING: usize = 128 * 1024;
+
+impl Spec {
+    /// Which field is at fault where the system takes no more: the one with a string that is too long, or the longer one.
+    pub(crate) fn longest(&self) -> &'static str {
+        let lens = |strings: &mut dyn Iterator<Item = usize>| {
+            strings.fold((false, 0), |(has_long, sum), len| (has_long || len >= MAX_STRING, sum + len))
+        };
+        let command = match &self.command {
+            Command::Shell(line) => lens(&mut std::iter::once(line.len())),
+            Command::Argv(argv) => lens(&mut argv.iter().map(String::len)),
+        };
+        let env = lens(&mut self.env.iter().map(|(name, value)| name.len() + 1 + value.len()));
+        if env > command { "env" } else { "command" }
+    }
+
+    /// The process that is to be started, as it is before that.
+    pub fn process(&self, now: Time) -> Process {
+        let mut process = Process::new(self.process.clone(), now);
+        match &self.stdin {
+            Stdin::None => process.handle_stdin_closed(),
+            Stdin::Open => {}
+            Stdin::Given(data) => {
+                // As long as a request's body at most, which is what may wait.
+                drop(process.write_stdin(data.clone()));
+                process.close_stdin();
+            }
+        }
+        process
+    }
 }
 
 /// A process that an earlier run of the server has started.

@@ -6,7 +6,7 @@ mod support;
 use hangar_backends::{
     Sandbox,
     local::{Config, User},
-    sandbox::{Spec, StartError},
+    sandbox::{Spec, StartError, Stdin},
 };
 use hangar_core::{
     log::{Channel, Item, Reader, Retention},
@@ -173,7 +173,7 @@ fn a_signal_that_ended_it_is_told() {
 #[test]
 fn input_is_written_and_ended() {
     let sandbox = sandbox();
-    let handle = start(&sandbox, Spec { stdin: true, ..shell("wc -c; echo read") }).unwrap();
+    let handle = start(&sandbox, Spec { stdin: Stdin::Open, ..shell("wc -c; echo read") }).unwrap();
     let text = "x".repeat(500_000);
     assert_eq!(handle.command(|process| process.write_stdin(text.into())), None);
     handle.command(Process::close_stdin);
@@ -189,7 +189,8 @@ fn without_input_there_is_none() {
 #[test]
 fn input_that_nobody_reads_hurts_nobody() {
     let sandbox = sandbox();
-    let handle = start(&sandbox, Spec { stdin: true, ..shell("exec <&-; sleep 0.5; echo done") }).unwrap();
+    let handle =
+        start(&sandbox, Spec { stdin: Stdin::Open, ..shell("exec <&-; sleep 0.5; echo done") }).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     handle.command(|process| process.write_stdin("x".repeat(200_000).into()));
     let ended = read(&handle);
@@ -199,7 +200,7 @@ fn input_that_nobody_reads_hurts_nobody() {
 #[test]
 fn a_command_that_does_not_read_can_be_signalled() {
     let sandbox = sandbox();
-    let handle = start(&sandbox, Spec { stdin: true, ..argv(&["sleep", "61.01PID"]) }).unwrap();
+    let handle = start(&sandbox, Spec { stdin: Stdin::Open, ..argv(&["sleep", "61.01PID"]) }).unwrap();
     handle.command(|process| process.write_stdin("x".repeat(1_000_000).into()));
     handle.command(|process| process.signal(Signal::USR1, Target::Group));
     assert_eq!(read(&handle).exit, Exit::Signal(10));
@@ -240,7 +241,7 @@ fn the_environment_is_built_and_not_inherited() {
 #[test]
 fn nothing_but_the_three_descriptors_is_passed_on() {
     let sandbox = sandbox();
-    let other = start(&sandbox, Spec { stdin: true, ..shell("sleep 100.08PID") }).unwrap();
+    let other = start(&sandbox, Spec { stdin: Stdin::Open, ..shell("sleep 100.08PID") }).unwrap();
     let ended = run(&sandbox, argv(&["ls", "-l", "/proc/self/fd"]));
     // Whoever started the tests may have passed descriptors on to them; those are for everyone.
     let inherited = |fd: &str| {

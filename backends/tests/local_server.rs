@@ -6,7 +6,7 @@ mod support;
 use hangar_backends::{
     Runtime, Sandbox,
     local::reaper::{become_subreaper, reap_orphans},
-    sandbox::{Exhausted, Spec, StartError},
+    sandbox::{Exhausted, Spec, StartError, Stdin},
 };
 use hangar_core::process::{Exit, Process};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -43,7 +43,7 @@ fn no_descriptor_and_no_child_is_left() {
     let _alone = alone();
     let sandbox = sandbox();
     let round = || {
-        let handle = start(&sandbox, Spec { stdin: true, ..shell("echo a; exit 3") }).unwrap();
+        let handle = start(&sandbox, Spec { stdin: Stdin::Open, ..shell("echo a; exit 3") }).unwrap();
         let ended = read(&handle);
         assert_eq!((ended.stdout().as_str(), ended.exit), ("a\n", Exit::Code(3)));
         let ended = run(&sandbox, argv(&["hangar-no-such-program"]));
@@ -110,7 +110,7 @@ fn without_descriptors_nothing_starts_and_nothing_is_left() {
     for open in before.saturating_sub(8)..before + 24 {
         let limit = Rlimit { current: Some(open as u64), ..limits };
         setrlimit(Resource::Nofile, limit).unwrap();
-        let started = start(&sandbox, Spec { stdin: true, ..argv(&["sleep", "100.04PID"]) });
+        let started = start(&sandbox, Spec { stdin: Stdin::Open, ..argv(&["sleep", "100.04PID"]) });
         setrlimit(Resource::Nofile, limits).unwrap();
         match started {
             Ok(handle) => {

@@ -5,7 +5,10 @@
 mod support;
 
 use bytes::Bytes;
-use hangar_backends::{Handle, sandbox::Spec};
+use hangar_backends::{
+    Handle,
+    sandbox::{Spec, Stdin},
+};
 use hangar_core::{
     log::{Channel, Retention},
     process::{self, Exit, Process, Signal, Target, TtySize},
@@ -20,7 +23,7 @@ fn on_tty(line: &str) -> Spec {
         retention: Retention::Ring { bytes: 1 << 20 },
         ..process::Config::default()
     };
-    Spec { stdin: true, process, ..shell(line) }
+    Spec { stdin: Stdin::Open, process, ..shell(line) }
 }
 
 fn input(handle: &Arc<Handle>, text: &str) {

@@ -2,8 +2,8 @@
 //! pass.
 
 use hangar_core::testing::{
-    self, attach, changes, connect, control, envd, exec, limits, listen, log, mcp, pace, process, sse,
-    subscription, tail, text,
+    self, attach, changes, connect, control, detached, envd, exec, limits, listen, log, mcp, pace, process,
+    sse, subscription, tail, text,
 };
 use std::{fs, path::Path};
 
@@ -54,6 +54,11 @@ fn subscription() {
 #[test]
 fn control() {
     replay("control", control::run);
+}
+
+#[test]
+fn detached() {
+    replay("detached", detached::run);
 }
 
 #[test]

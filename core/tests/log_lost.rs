@@ -109,3 +109,21 @@ fn a_process_has_its_log_from_elsewhere() {
     process.handle_end_of_output();
     assert_eq!((process.handle_frame(Channel::Stdout, 7, b"late"), process.log().end_offset()), (4, 1002));
 }
+
+#[test]
+fn one_that_is_taken_over_has_its_bytes_and_numbers_of_its_own() {
+    let mut log = Log::new(RING);
+    log.begin_at(200, 3);
+    log.append_frame(Channel::Stdout, 7, b"12345");
+    log.begin_at(300, 9);
+    let printed = |offset: u64, data: &'static [u8]| frame(200, offset, data);
+    // By its byte a reader goes on where it was; a number of before says nothing any more.
+    let mut reader = Reader::at_offset(&mut log, 4).unwrap();
+    assert_eq!(reader.take(&mut log), printed(4, b"2345"));
+    let mut reader = Reader::after_seq(&mut log, 7).unwrap();
+    let Some(Item::Gap(gap)) = reader.take(&mut log) else { panic!("a gap comes first") };
+    assert_eq!((gap.from_seq, gap.to_seq, gap.to_offset), (Some(8), 200, 3));
+    assert_eq!((gap.reason, gap.bytes()), (GapReason::Adopted, None));
+    assert_eq!(reader.take(&mut log), printed(3, b"12345"));
+    assert_eq!((reader.take(&mut log), log.newest_seq()), (None, 200));
+}

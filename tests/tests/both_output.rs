@@ -9,7 +9,6 @@ use hangar_tests::{
 };
 
 on_each! {
-    output_arrives_while_the_command_runs
     the_stream_is_announced_at_once
     a_result_has_the_output_and_the_exit_code
     standard_error_is_apart
@@ -17,13 +16,14 @@ on_each! {
     a_command_that_cannot_be_found_ends_as_in_a_shell
     input_is_read_to_its_end
     without_input_it_is_at_its_end
-    output_after_the_end_of_input_is_not_lost
     a_character_cut_by_time_is_whole
     a_character_that_never_ends_is_replaced_once
     control_characters_are_unchanged
     all_bytes_are_unchanged_in_base64
     the_last_byte_is_never_missing
-    many_lines_are_all_there
+    many_lines_are_all_there;
+    output_arrives_while_the_command_runs
+    output_after_the_end_of_input_is_not_lost
 }
 
 fn output_arrives_while_the_command_runs(on: On) {

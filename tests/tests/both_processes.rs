@@ -14,9 +14,7 @@ use std::{io::Read, time::Duration};
 on_each! {
     who_comes_later_misses_nothing_that_is_kept
     what_is_gone_is_a_gap_of_its_size
-    events_go_on_at_their_id
     a_poll_waits_for_something
-    input_is_read_and_ends
     a_kill_leaves_nothing
     a_hundred_starts_leave_no_zombie
     a_signal_reaches_the_group
@@ -28,7 +26,9 @@ on_each! {
     as_many_run_as_may
     a_name_means_the_newest
     a_bad_request_names_its_field
-    a_shutdown_ends_them
+    a_shutdown_ends_them;
+    events_go_on_at_their_id
+    input_is_read_and_ends
 }
 
 const PROCESSES: &str = "/api/sandboxes/local/processes";

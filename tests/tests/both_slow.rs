@@ -18,8 +18,8 @@ use std::{
 };
 
 on_each! {
+    a_timeout_is_kept_although_nobody_reads;
     a_client_that_does_not_read_holds_its_command_up_and_nobody_else
-    a_timeout_is_kept_although_nobody_reads
     a_revocation_is_kept_although_nobody_reads
     a_shutdown_is_kept_although_nobody_reads
     a_client_that_leaves_without_reading_has_left

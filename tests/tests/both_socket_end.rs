@@ -22,11 +22,11 @@ on_each! {
     a_token_that_expires_says_what_one_that_is_revoked_does
     a_killed_process_says_by_which_signal
     a_reader_of_logs_says_nothing
-    what_is_no_message_ends_the_stream_and_says_why
     who_leaves_is_not_missed
     a_reader_that_stalls_is_given_up_and_nobody_notices
     a_slow_reader_is_told_what_it_missed
-    answers_to_who_does_not_read_them_do_not_pile_up
+    answers_to_who_does_not_read_them_do_not_pile_up;
+    what_is_no_message_ends_the_stream_and_says_why
 }
 
 /// A socket that was opened with a token of its own, whose id this is.
@@ -67,7 +67,7 @@ fn ending(server: &Server, reason: Close) -> Option<Socket> {
             assert_eq!(client.delete("/api/sandboxes/doomed").status, 204);
             socket
         }
-        Close::Paused if server.daemon().is_some() => return None,
+        Close::Paused if !server.is_local() => return None,
         Close::Paused => {
             let socket = sandbox("stopped");
             assert_eq!(client.post("/api/sandboxes/stopped/pause", &json!({})).status, 200);

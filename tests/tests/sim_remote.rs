@@ -5,7 +5,7 @@
 use hangar_backends::{
     Handle, Sandbox as _,
     envd::{Config, EnvdSandbox},
-    sandbox::{Command, Spec, StartError},
+    sandbox::{Command, Spec, StartError, Stdin},
 };
 use hangar_core::{
     log::{Channel, Item, Reader, Retention},
@@ -30,7 +30,7 @@ fn spec(script: &str, retention: Retention) -> Spec {
         cwd: None,
         env: BTreeMap::new(),
         user: None,
-        stdin: false,
+        stdin: Stdin::None,
         process: process::Config { retention, ..process::Config::default() },
     }
 }
@@ -214,7 +214,7 @@ fn a_reader_that_waits_is_waited_for() {
 #[test]
 fn input_that_nobody_reads_holds_up_nothing() {
     run_cell(0, Link::INSTANT, async |cell: &Cell| {
-        let asked = Spec { stdin: true, ..spec("sleep 60000;out a;hold 3000;exit 3", RING) };
+        let asked = Spec { stdin: Stdin::Open, ..spec("sleep 60000;out a;hold 3000;exit 3", RING) };
         let handle = remote(cell).start(asked).await.unwrap();
         for _ in 0..3 {
             handle.command(|process| drop(process.write_stdin(vec![b'x'; 900_000].into())));

@@ -323,7 +323,7 @@ fn the_sandbox_gets_what_was_asked_for() {
         let spec = world.sandbox.record().spec;
         assert_eq!((spec.cwd.as_deref(), spec.user.as_deref()), (Some("/srv"), Some("nobody")));
         assert_eq!(spec.env.into_iter().collect::<Vec<_>>(), [(text("A"), text("1")), (text("B"), text(""))]);
-        assert!(!spec.stdin && spec.process.tty.is_none());
+        assert!(!spec.stdin.is_some() && spec.process.tty.is_none());
     });
 }
 

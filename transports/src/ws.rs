@@ -14,6 +14,7 @@ mod outbox;
 use crate::{
     http,
     plane::{
+        background::{Background, NO_INPUT},
         follow::{Event, FollowStream},
         tickets::Mode,
     },
@@ -90,7 +91,7 @@ pub(crate) struct Session {
     /// None once it has ended and its lease was given back.
     stream: Option<FollowStream>,
     /// The process, for what the client asks of it.
-    background: Arc<crate::plane::background::Background>,
+    background: Arc<Background>,
     context: WebSocketContext,
     inbound: Inbound,
     outbox: Outbox,
@@ -421,6 +422,7 @@ impl Session {
                     stream.close(Close::ClientData);
                 }
             }
+            Message::Binary(_) if !self.background.can_have_input() => self.refuse_with(1008, NO_INPUT, now),
             Message::Binary(data) => self.input = self.type_in(cx, data),
             Message::Text(text) => match ClientControl::decode(&text) {
                 Ok(ClientControl::Eof) => self.background.end_input(),

@@ -26,8 +26,9 @@ mod stream;
 use crate::{
     Handle, Runtime, Sandbox,
     net::url::Url,
-    runtime::{BoxFuture, until},
+    runtime::{BoxFuture, emptied, until},
     sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError},
+    starting::{self, Starting},
 };
 use driver::{Driver, Followed};
 use hangar_core::{
@@ -51,7 +52,7 @@ use std::{
     task::Waker,
     time::Duration,
 };
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 /// How long [`Sandbox::destroy`] waits for what was told to end.
 const DESTROY: Duration = Duration::from_secs(10);
@@ -179,16 +180,10 @@ impl Sandbox for EnvdSandbox {
     fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>> {
         Box::pin(async move {
             let shared = &self.shared;
-            let mut process = Process::new(spec.process.clone(), shared.runtime.now());
-            if !spec.stdin {
-                process.handle_stdin_closed();
-            }
-            let handle = Handle::new(spec.id.clone(), process);
+            let handle = Handle::new(spec.id.clone(), spec.process(shared.runtime.now()));
             shared.insert(&handle)?;
-            // A task of its own from here: whoever asked may go away while the command is being started.
-            let (tell, told) = oneshot::channel();
-            shared.runtime.spawn(Box::pin(run(Arc::clone(shared), handle, spec, tell)));
-            told.await.unwrap_or_else(|_| Err(StartError::Broken("the server is ending".to_owned())))
+            let task = Arc::clone(shared);
+            starting::start(&*shared.runtime, |starting| run(task, handle, spec, starting)).await
         })
     }
 
@@ -244,8 +239,12 @@ impl Sandbox for EnvdSandbox {
         self.shared.lock().processes.values().cloned().collect()
     }
 
-    fn ends_with_server(&self) -> bool {
-        false
+    fn ending_with_server(&self) -> Vec<Arc<Handle>> {
+        Vec::new()
+    }
+
+    fn shut_down(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        Box::pin(async { Ok(()) })
     }
 }
 
@@ -324,14 +323,7 @@ impl Shared {
     }
 
     async fn emptied(&self) {
-        loop {
-            let mut left = std::pin::pin!(self.left.notified());
-            left.as_mut().enable();
-            if self.lock().processes.is_empty() {
-                return;
-            }
-            left.await;
-        }
+        emptied(&self.left, || self.lock().processes.is_empty()).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -340,44 +332,26 @@ impl Shared {
 }
 
 /// The task of one process: starts it, tells who asked, and drives it to its end.
-async fn run(
-    shared: Arc<Shared>,
-    handle: Arc<Handle>,
-    spec: Spec,
-    tell: oneshot::Sender<Result<Arc<Handle>, StartError>>,
-) {
+async fn run(shared: Arc<Shared>, handle: Arc<Handle>, spec: Spec, starting: Starting) {
     let tag = spec.tag.clone().unwrap_or_else(|| format!("hangar:{}", spec.id));
-    let (told, driver) = match start::start(&shared, &spec, &tag).await {
+    match start::start(&shared, &spec, &tag).await {
         Ok(started) if started.is_logged && started.pid >= NEVER_RAN => {
-            let failure = failure(&shared, started).await;
-            let (now, ts_ms) = (shared.runtime.now(), shared.runtime.wall_ms());
-            handle.drive(Waker::noop(), |process| {
-                process.handle_start_failed(&failure, ts_ms);
-                process.poll_output(now)
-            });
-            (Ok(Arc::clone(&handle)), None)
+            starting::fail(&*shared.runtime, &handle, &failure(&shared, started).await);
+            shared.release(&handle);
+            starting.tell(&handle, Ok(()));
         }
         Ok(started) => {
             handle.drive(Waker::noop(), |process| process.handle_started(Some(started.pid)));
             let followed = Followed::of(&spec.process, spec.user);
-            let driver =
-                Driver::new(&shared, &handle, followed, Target::new(&tag, Some(started.pid)), started);
-            (Ok(Arc::clone(&handle)), Some(driver))
+            let target = Target::new(&tag, Some(started.pid));
+            let driver = Driver::new(&shared, &handle, followed, target, started);
+            starting.tell(&handle, Ok(()));
+            driver.await;
         }
-        Err(error) => (Err(error), None),
-    };
-    if driver.is_none() {
-        shared.release(&handle);
-    }
-    if tell.send(told).is_err() {
-        // Whoever asked went away before there was anything to know it by.
-        handle.command(|process| {
-            process.abandon_output();
-            process.kill();
-        });
-    }
-    if let Some(driver) = driver {
-        driver.await;
+        Err(error) => {
+            shared.release(&handle);
+            starting.tell(&handle, Err(error));
+        }
     }
 }
 

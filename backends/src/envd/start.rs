@@ -162,7 +162,7 @@ fn request(shared: &Shared, spec: &Spec, tag: &str, daemon: &Daemon) -> StartReq
         process: Some(config),
         pty: spec.process.tty.map(|tty| Pty { size: Some(size(tty)) }),
         tag: Some(tag.to_owned()),
-        stdin: Some(spec.stdin),
+        stdin: Some(spec.stdin.is_some()),
     }
 }
 

@@ -33,8 +33,9 @@ mod user;
 
 use crate::{
     Handle, Runtime, Sandbox,
-    runtime::{BoxFuture, blocking, until},
+    runtime::{BoxFuture, blocking, emptied, until},
     sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError},
+    starting::{self, Starting},
 };
 use driver::Driver;
 use hangar_core::process::Process;
@@ -49,7 +50,7 @@ use std::{
     task::Waker,
     time::Duration,
 };
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 pub use user::{User, UserError};
 
@@ -143,16 +144,10 @@ impl Sandbox for LocalSandbox {
     fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>> {
         Box::pin(async move {
             let shared = &self.shared;
-            let mut process = Process::new(spec.process.clone(), shared.runtime.now());
-            if !spec.stdin {
-                process.handle_stdin_closed();
-            }
-            let handle = Handle::new(spec.id.clone(), process);
+            let handle = Handle::new(spec.id.clone(), spec.process(shared.runtime.now()));
             shared.insert(&handle)?;
-            // A task of its own from here: whoever asked may go away while the command is being started.
-            let (tell, told) = oneshot::channel();
-            shared.runtime.spawn(Box::pin(run(Arc::clone(shared), handle, spec, tell)));
-            told.await.unwrap_or_else(|_| Err(StartError::Broken("the server is ending".into())))
+            let task = Arc::clone(shared);
+            starting::start(&*shared.runtime, |starting| run(task, handle, spec, starting)).await
         })
     }
 
@@ -210,8 +205,12 @@ impl Sandbox for LocalSandbox {
         None
     }
 
-    fn ends_with_server(&self) -> bool {
-        true
+    fn ending_with_server(&self) -> Vec<Arc<Handle>> {
+        self.processes()
+    }
+
+    fn shut_down(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        self.destroy()
     }
 }
 
@@ -255,14 +254,7 @@ impl Shared {
     }
 
     async fn emptied(&self) {
-        loop {
-            let mut left = std::pin::pin!(self.left.notified());
-            left.as_mut().enable();
-            if self.lock().processes.is_empty() {
-                return;
-            }
-            left.await;
-        }
+        emptied(&self.left, || self.lock().processes.is_empty()).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -271,48 +263,31 @@ impl Shared {
 }
 
 /// The task of one process: starts it, tells who asked, and drives it to its end.
-async fn run(
-    shared: Arc<Shared>,
-    handle: Arc<Handle>,
-    spec: Spec,
-    tell: oneshot::Sender<Result<Arc<Handle>, StartError>>,
-) {
+async fn run(shared: Arc<Shared>, handle: Arc<Handle>, spec: Spec, starting: Starting) {
     let started = {
         let shared = Arc::clone(&shared);
         let runtime = Arc::clone(&shared.runtime);
         blocking(&*runtime, move || spawn::spawn(&shared, &spec)).await
     };
-    let (told, driver) = match started {
-        Some(Ok(started)) => match Driver::new(&shared, &handle, started).await {
-            Ok(driver) => {
-                let pid = driver.pid();
-                handle.drive(Waker::noop(), |process| process.handle_started(Some(pid)));
-                (Ok(Arc::clone(&handle)), Some(driver))
-            }
-            Err(error) => (Err(error), None),
-        },
+    let driver = match started {
+        Some(Ok(started)) => Driver::new(&shared, &handle, started).await,
         Some(Err(NotStarted::Process(failure))) => {
-            let (now, ts_ms) = (shared.runtime.now(), shared.runtime.wall_ms());
-            handle.drive(Waker::noop(), |process| {
-                process.handle_start_failed(&failure, ts_ms);
-                process.poll_output(now)
-            });
-            (Ok(Arc::clone(&handle)), None)
+            starting::fail(&*shared.runtime, &handle, &failure);
+            shared.release(&handle);
+            return starting.tell(&handle, Ok(()));
         }
-        Some(Err(NotStarted::Error(error))) => (Err(error), None),
-        None => (Err(StartError::Broken("the server is ending".into())), None),
+        Some(Err(NotStarted::Error(error))) => Err(error),
+        None => Err(StartError::Broken("the server is ending".into())),
     };
-    if driver.is_none() {
-        shared.release(&handle);
-    }
-    if tell.send(told).is_err() {
-        // Whoever asked went away before there was anything to know it by.
-        handle.command(|process| {
-            process.abandon_output();
-            process.kill();
-        });
-    }
-    if let Some(driver) = driver {
-        driver.await;
+    match driver {
+        Ok(driver) => {
+            handle.drive(Waker::noop(), |process| process.handle_started(Some(driver.pid())));
+            starting.tell(&handle, Ok(()));
+            driver.await;
+        }
+        Err(error) => {
+            shared.release(&handle);
+            starting.tell(&handle, Err(error));
+        }
     }
 }

@@ -99,7 +99,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
     // It holds the command's side of a terminal, whose end is not seen while that is open here.
     drop(command);
     let child = spawned.map_err(|error| not_started(&error, spec, &user, &directory))?;
-    let started = started(child, ours, spec.stdin)?;
+    let started = started(child, ours, spec.stdin.is_some())?;
     if let Some(entry) = shared.lock().processes.get_mut(&spec.id) {
         entry.leader = Some(started.leader);
     }
@@ -110,7 +110,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, spec: &Spec) -> Result<Started, NotSta
 /// of it.
 fn connect(command: &mut process::Command, spec: &Spec, user: &User) -> io::Result<Option<OwnedFd>> {
     let Some(size) = spec.process.tty else {
-        command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdin(if spec.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         if pty::has_terminal() {
             // Or it would reach for the server's terminal, and be stopped for that.
@@ -254,9 +254,6 @@ fn started(mut child: Child, tty: Option<OwnedFd>, has_stdin: bool) -> Result<St
     Ok(Started { leader, session, pidfd, stdin, outputs, tty })
 }
 
-/// The system takes no longer argument or variable: 32 pages, with the zero at its end.
-const MAX_STRING: usize = 128 * 1024;
-
 fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) -> NotStarted {
     let program = match &spec.command {
         Command::Shell(_) => shell().to_str().unwrap_or("sh"),
@@ -266,7 +263,7 @@ fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) ->
         Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM | Errno::NOSPC) => {
             start_error(error).into()
         }
-        Some(Errno::TOOBIG) => StartError::TooLong { field: longest(spec) }.into(),
+        Some(Errno::TOOBIG) => StartError::TooLong { field: spec.longest() }.into(),
         Some(Errno::ACCESS) if !can_enter(directory, user) => bad_cwd(spec, "permission denied").into(),
         Some(Errno::PERM) if !user.is_current() => cannot_run_as(user).into(),
         Some(Errno::NOENT) => failure(127, program, "No such file or directory"),
@@ -276,19 +273,6 @@ fn not_started(error: &io::Error, spec: &Spec, user: &User, directory: &Path) ->
         // Also what was refused before the system was asked: a NUL.
         Some(_) | None => failure(126, program, &error.to_string()),
     }
-}
-
-/// Which field is at fault where the system takes no more: the one with a string that is too long, or the longer one.
-fn longest(spec: &Spec) -> &'static str {
-    let lens = |strings: &mut dyn Iterator<Item = usize>| {
-        strings.fold((false, 0), |(has_long, sum), len| (has_long || len >= MAX_STRING, sum + len))
-    };
-    let command = match &spec.command {
-        Command::Shell(line) => lens(&mut std::iter::once(line.len())),
-        Command::Argv(argv) => lens(&mut argv.iter().map(String::len)),
-    };
-    let env = lens(&mut spec.env.iter().map(|(name, value)| name.len() + 1 + value.len()));
-    if env > command { "env" } else { "command" }
 }
 
 fn failure(code: i32, program: &str, what: &str) -> NotStarted {

@@ -9,7 +9,7 @@ use hangar_backends::{
     Handle, Runtime, Sandbox,
     local::{Config, LocalSandbox},
     runtime::{Address, BoxFuture, Descriptor, Interest, Io, Listener, Timer},
-    sandbox::{Command, Spec, StartError},
+    sandbox::{Command, Spec, StartError, Stdin},
 };
 use hangar_core::{
     Time,
@@ -183,7 +183,7 @@ fn spec(command: Command) -> Spec {
         // Whatever the profile of whoever runs the tests does, it takes its time and is not what is tested.
         env: BTreeMap::from([("HOME".into(), "/nonexistent".into())]),
         user: None,
-        stdin: false,
+        stdin: Stdin::None,
         process: process::Config {
             retention: Retention::UntilRead { bytes: 256 * 1024 },
             ..process::Config::default()
@@ -221,12 +221,12 @@ impl Ended {
 }
 
 /// Starts a command and reads it to its end.
-pub fn run(sandbox: &LocalSandbox, spec: Spec) -> Ended {
+pub fn run(sandbox: &dyn Sandbox, spec: Spec) -> Ended {
     read(&start(sandbox, spec).unwrap())
 }
 
 /// Starts a command.
-pub fn start(sandbox: &LocalSandbox, spec: Spec) -> Result<Arc<Handle>, StartError> {
+pub fn start(sandbox: &dyn Sandbox, spec: Spec) -> Result<Arc<Handle>, StartError> {
     async_io::block_on(sandbox.start(spec))
 }
 

@@ -89,6 +89,8 @@ pub struct Exec {
     pacer: Option<Pacer>,
     sent: u64,
     capped: bool,
+    /// The beginning of the output was not kept for this.
+    is_missing: bool,
     outputs: [Side; 2],
     close: Option<Close>,
     closed: bool,
@@ -112,6 +114,7 @@ impl Exec {
             pacer: config.stream.map(|stream| Pacer::new(stream.bytes_per_second, now)),
             sent: 0,
             capped: false,
+            is_missing: false,
             outputs: [side(), side()],
             close: None,
             closed: false,
@@ -170,7 +173,13 @@ impl Exec {
 
     /// Takes the next piece of output into the tails. Gives back what is to be sent of it.
     fn take(&mut self, process: &mut Process) -> Option<(Channel, Text)> {
-        let Some(Item::Frame(frame)) = self.reader.take(process.log_mut()) else { return None };
+        let frame = match self.reader.take(process.log_mut())? {
+            Item::Frame(frame) => frame,
+            Item::Gap(_) => {
+                self.is_missing = true;
+                return None;
+            }
+        };
         let side = &mut self.outputs[side(frame.channel)];
         side.tail.push(&frame.data);
         let text = match self.config.encoding {
@@ -223,8 +232,9 @@ impl Exec {
         let reason = self.close.into_iter().chain(own).min().unwrap_or(Close::Error);
         // What was printed and not taken yet belongs to the end of the output.
         while let Some(item) = self.reader.take(process.log_mut()) {
-            if let Item::Frame(frame) = item {
-                self.outputs[side(frame.channel)].tail.push(&frame.data);
+            match item {
+                Item::Frame(frame) => self.outputs[side(frame.channel)].tail.push(&frame.data),
+                Item::Gap(_) => self.is_missing = true,
             }
         }
         self.closed = true;
@@ -258,7 +268,7 @@ impl Exec {
             error: (reason == Close::Error).then(ExecError::lost),
             stdout_truncated,
             stderr_truncated,
-            output_capped: self.capped,
+            output_capped: self.capped || (self.is_missing && self.config.stream.is_some()),
             drain_timed_out: process.drain_timed_out(),
         }
     }

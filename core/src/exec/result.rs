@@ -38,7 +38,7 @@ pub struct ExecResult {
     /// There was more standard error than `stderr` has.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stderr_truncated: bool,
-    /// The stream's byte cap left output out.
+    /// The stream's byte cap left output out; or, of a command whose output comes in one piece, its beginning was not kept.
     #[serde(default, skip_serializing_if = "is_false")]
     pub output_capped: bool,
     /// Somebody still held the output open when the time to wait for that was over.

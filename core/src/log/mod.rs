@@ -236,6 +236,15 @@ impl Log {
         self.lost = Some(Lost { seq: self.next_seq, offset: self.next_offset, reason });
     }
 
+    /// The first frame is `seq`, at the byte `offset`: whoever had the log before may have given its frames other numbers,
+    /// up to this one. Nothing changes once something was printed.
+    pub fn begin_at(&mut self, seq: u64, offset: u64) {
+        if self.state != State::Ended && self.newest_seq() == 0 {
+            (self.next_seq, self.next_offset) = (seq.max(1), offset);
+            self.lost = Some(Lost { seq: self.next_seq, offset, reason: GapReason::Adopted });
+        }
+    }
+
     /// Nothing more will come.
     pub fn end(&mut self) {
         self.state = State::Ended;

@@ -173,6 +173,12 @@ impl Process {
         self.audience.handle_printed();
     }
 
+    /// Its output was read by somebody else until now, who had given its frames numbers below `seq`: it is read on from the
+    /// byte `offset`.
+    pub fn handle_taken_over(&mut self, seq: u64, offset: u64) {
+        self.log.begin_at(seq, offset);
+    }
+
     /// What it prints cannot be read until [`handle_source_found`](Self::handle_source_found): no time to drain passes.
     pub fn handle_source_lost(&mut self) {
         self.source_lost = true;

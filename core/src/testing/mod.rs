@@ -14,6 +14,7 @@ mod clock;
 pub mod connect;
 mod contract;
 pub mod control;
+pub mod detached;
 mod draw;
 pub mod envd;
 pub mod exec;

@@ -2,6 +2,7 @@
 //! sequence of messages ([`mcp::response`]), to which times are arguments.
 
 pub mod connect;
+pub mod detached;
 pub mod envd;
 pub mod json;
 pub mod mcp;

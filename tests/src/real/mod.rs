@@ -62,6 +62,8 @@ pub enum On {
     Smol,
     /// `hangar`, where the sandbox `local` is behind a daemon on `hangar-smol`.
     Envd,
+    /// `hangar`, where the sandbox `local` has no daemon.
+    Daemonless,
 }
 
 impl fmt::Display for On {
@@ -70,6 +72,7 @@ impl fmt::Display for On {
             Self::Tokio => "tokio",
             Self::Smol => "smol",
             Self::Envd => "tokio through a daemon",
+            Self::Daemonless => "tokio without a daemon",
         })
     }
 }
@@ -86,7 +89,12 @@ impl On {
 
     /// Whether the sandbox `local` is this machine: it can be paused, and ends with its server.
     pub fn is_local(self) -> bool {
-        self != Self::Envd
+        !matches!(self, Self::Envd | Self::Daemonless)
+    }
+
+    /// Whether what a command prints is told before it has ended, and a process can be given input.
+    pub fn streams(self) -> bool {
+        self != Self::Daemonless
     }
 
     /// A server with the default options.
@@ -154,13 +162,18 @@ macro_rules! on_both {
     };
 }
 
-/// The same, and a third of each, `on_envd::…`, in which commands run behind a daemon.
+/// The same, and two more of each: `on_envd::…`, in which commands run behind a daemon, and `on_daemonless::…`, in which
+/// there is none. Those after a `;` are left out of the last: what they check takes a daemon.
 #[macro_export]
 macro_rules! on_each {
-    ($($check:ident)*) => {
-        $crate::on_both! { $($check)* }
+    ($($check:ident)* $(; $($streamed:ident)*)?) => {
+        $crate::on_both! { $($check)* $($($streamed)*)? }
         mod on_envd {
             $(#[test] fn $check() { $crate::real::On::Envd.check(stringify!($check), super::$check); })*
+            $($(#[test] fn $streamed() { $crate::real::On::Envd.check(stringify!($streamed), super::$streamed); })*)?
+        }
+        mod on_daemonless {
+            $(#[test] fn $check() { $crate::real::On::Daemonless.check(stringify!($check), super::$check); })*
         }
     };
 }

@@ -1,6 +1,11 @@
 //! A whole server in this process.
 
-use super::{On, client::Client, envd::Envd, machine::PATIENCE};
+use super::{
+    On,
+    client::Client,
+    envd::Envd,
+    machine::{Folder, PATIENCE},
+};
 use hangar_backends::{
     Runtime,
     local::User,
@@ -10,7 +15,12 @@ use hangar_backends::{
 use hangar_transports::{
     Plane, Settings,
     mcp::session::table::Sessions,
-    plane::{envd::NewEnvd, local::Local, sandboxes::NewSandbox, tokens::Tokens},
+    plane::{
+        envd::NewEnvd,
+        local::Local,
+        sandboxes::{NewLocal, NewSandbox},
+        tokens::Tokens,
+    },
     rest::{Guard, Service},
 };
 use serde_json::{Value, json};
@@ -61,6 +71,8 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     /// Where its commands run: it ends after the server.
     daemon: Option<Envd>,
+    /// The home of its commands, where they leave something there.
+    home: Option<Folder>,
 }
 
 /// How a server ended.
@@ -73,6 +85,7 @@ pub struct End {
 }
 
 struct Parts {
+    on: On,
     options: Options,
     /// Where the daemon is behind which commands run.
     url: Option<String>,
@@ -82,16 +95,22 @@ struct Parts {
 }
 
 impl Server {
-    pub(super) fn start(on: On, options: Options) -> Self {
+    pub(super) fn start(on: On, mut options: Options) -> Self {
+        let home = (on == On::Daemonless).then(Folder::new);
+        if let Some(home) = &home {
+            let user = options.user.take().unwrap_or_else(User::current);
+            options.user = Some(User { home: home.path().to_owned(), ..user });
+        }
         let (shutdown, hurry) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (ready, started) = mpsc::channel();
         let (done, ended) = mpsc::channel();
         let daemon = (on == On::Envd).then(|| On::Smol.envd());
         let url = daemon.as_ref().map(|daemon| format!("http://{}", daemon.address()));
-        let parts = Parts { options, url, shutdown: Arc::clone(&shutdown), hurry: Arc::clone(&hurry), ready };
+        let parts =
+            Parts { on, options, url, shutdown: Arc::clone(&shutdown), hurry: Arc::clone(&hurry), ready };
         let thread = thread::Builder::new().name(format!("a server on {on}")).spawn(move || {
             let end = match on {
-                On::Tokio | On::Envd => {
+                On::Tokio | On::Envd | On::Daemonless => {
                     let threads = hangar::Threads::new().unwrap();
                     let end = threads.block_on(serve(Arc::new(threads.runtime()), parts));
                     threads.shutdown(Duration::from_secs(1));
@@ -108,12 +127,17 @@ impl Server {
         let (plane, sessions, address) = started.recv_timeout(PATIENCE).expect("the server starts");
         let client = Client { address, token: TOKEN.to_owned() };
         let (ended, thread) = (Mutex::new(ended), Some(thread.unwrap()));
-        Self { plane, sessions, client, shutdown, hurry, ended, thread, daemon }
+        Self { plane, sessions, client, shutdown, hurry, ended, thread, daemon, home }
     }
 
     /// A client with the admin's token.
     pub const fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Whether the sandbox `local` is this machine as it is: it can be paused, and ends with its server.
+    pub const fn is_local(&self) -> bool {
+        self.daemon.is_none() && self.home.is_none()
     }
 
     /// The daemon behind which its sandbox is.
@@ -124,6 +148,7 @@ impl Server {
     /// What to ask for to have another sandbox like `local`.
     pub fn another(&self, name: &str) -> Value {
         match &self.daemon {
+            None if self.home.is_some() => json!({ "name": name, "daemon": false }),
             None => json!({ "name": name }),
             Some(daemon) => {
                 json!({ "name": name, "provider": "envd", "url": format!("http://{}", daemon.address()) })
@@ -175,7 +200,7 @@ impl Drop for Server {
 }
 
 async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
-    let Parts { options, url, shutdown, hurry, ready } = parts;
+    let Parts { on, options, url, shutdown, hurry, ready } = parts;
     let store: Arc<dyn Store> = match options.store {
         Some(file) => Arc::new(SqliteStore::open(&file).unwrap()),
         None => Arc::new(MemoryStore::default()),
@@ -183,6 +208,11 @@ async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
     let tokens = Tokens::load(Some(TOKEN), store).await.unwrap();
     let plane = Plane::new(Arc::clone(&runtime), options.settings, tokens);
     match url {
+        None if on == On::Daemonless => {
+            plane.sandboxes().set_factory(Arc::new(Local::new(Arc::clone(&runtime), options.user)));
+            let new = NewLocal { workdir: None, daemon: false };
+            plane.create_sandbox(Some("local"), NewSandbox::Local(new)).await.unwrap();
+        }
         None => Local::new(Arc::clone(&runtime), options.user).offer(&plane).unwrap(),
         Some(url) => {
             let new = NewEnvd { url, token: None, workdir: None };

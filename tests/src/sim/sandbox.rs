@@ -102,6 +102,11 @@ struct Pauses {
 }
 
 impl SimSandbox {
+    /// Whether its processes end with the server.
+    pub const fn ends_with_server(&self) -> bool {
+        self.ends_with_server
+    }
+
     /// An empty sandbox. `ends_with_server`: as those on this machine do.
     pub fn new(runtime: Arc<SimRuntime>, ends_with_server: bool) -> Arc<Self> {
         let shared =
@@ -171,11 +176,7 @@ impl Sandbox for SimSandbox {
                 },
             };
             let steps = script::parse(script);
-            let mut process = Process::new(spec.process.clone(), shared.runtime.now());
-            if !spec.stdin {
-                process.handle_stdin_closed();
-            }
-            let handle = Handle::new(spec.id.clone(), process);
+            let handle = Handle::new(spec.id.clone(), spec.process(shared.runtime.now()));
             shared.insert(&handle, spec)?;
             // A task of its own from here: whoever asked may go away while the command is being started.
             let (tell, told) = oneshot::channel();
@@ -230,8 +231,12 @@ impl Sandbox for SimSandbox {
         None
     }
 
-    fn ends_with_server(&self) -> bool {
-        self.ends_with_server
+    fn ending_with_server(&self) -> Vec<Arc<Handle>> {
+        if self.ends_with_server { self.processes() } else { Vec::new() }
+    }
+
+    fn shut_down(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
+        if self.ends_with_server { self.destroy() } else { Box::pin(async { Ok(()) }) }
     }
 }
 
@@ -289,7 +294,7 @@ impl Shared {
         let id = handle.id().to_owned();
         let record = Record {
             clock: Arc::clone(self.runtime.clock()),
-            has_stdin: spec.stdin,
+            has_stdin: spec.stdin.is_some(),
             spec,
             asked_at: self.runtime.now(),
             started_at: None,

@@ -18,7 +18,7 @@ use hangar_transports::{
     ApiError, Plane, Settings,
     mcp::Handler,
     plane::{
-        sandboxes::{Factory, Made},
+        sandboxes::{Factory, Made, NewLocal},
         tokens::Tokens,
     },
     rest::{Guard, ProtectedResource, Service},
@@ -317,7 +317,15 @@ pub fn exec(token: &str, body: &Value, stream: bool) -> Request {
 }
 
 fn made(sandbox: &Arc<SimSandbox>) -> Made {
-    Made { sandbox: Arc::clone(sandbox) as _, provider: "sim", url: None, workdir: None, open_to_users: true }
+    Made {
+        sandbox: Arc::clone(sandbox) as _,
+        provider: "sim",
+        url: None,
+        workdir: None,
+        daemon: true,
+        is_remembered: false,
+        open_to_users: true,
+    }
 }
 
 struct SimFactory {
@@ -326,8 +334,8 @@ struct SimFactory {
 }
 
 impl Factory for SimFactory {
-    fn create(&self, cwd: Option<&str>) -> Result<Made, ApiError> {
-        if cwd.is_some_and(|cwd| !cwd.starts_with('/')) {
+    fn create(&self, new: &NewLocal) -> Result<Made, ApiError> {
+        if new.workdir.as_ref().is_some_and(|workdir| !workdir.starts_with('/')) {
             return Err(ApiError::bad_field("workdir", "bad_workdir", "workdir: it is not absolute"));
         }
         let sandbox = SimSandbox::new(Arc::clone(&self.runtime), true);

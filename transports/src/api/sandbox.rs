@@ -4,7 +4,7 @@ use crate::{
     ApiError,
     plane::{
         envd::NewEnvd,
-        sandboxes::{Entry, NewSandbox},
+        sandboxes::{Entry, NewLocal, NewSandbox},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,13 @@ pub(crate) struct CreateRequest {
     workdir: Option<String>,
     url: Option<String>,
     token: Option<String>,
+    daemon: Option<bool>,
 }
 
 impl CreateRequest {
     /// What is asked for.
     pub(crate) fn new_sandbox(self) -> Result<NewSandbox, ApiError> {
-        let Self { name: _, provider, workdir, url, token } = self;
+        let Self { name: _, provider, workdir, url, token, daemon } = self;
         let none = |field, given: &Option<String>| match given {
             None => Ok(()),
             Some(_) => {
@@ -36,7 +37,11 @@ impl CreateRequest {
             "local" => {
                 none("url", &url)?;
                 none("token", &token)?;
-                Ok(NewSandbox::Local { workdir })
+                Ok(NewSandbox::Local(NewLocal { workdir, daemon: daemon.unwrap_or(true) }))
+            }
+            "envd" if daemon == Some(false) => {
+                let message = "daemon: a sandbox of the provider `envd` is one behind a daemon";
+                Err(ApiError::bad_field("daemon", "unexpected", message))
             }
             "envd" => {
                 let missing =
@@ -61,8 +66,15 @@ pub(crate) struct View<'a> {
     pub(crate) url: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workdir: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_true")]
+    pub(crate) daemon: bool,
     pub(crate) state: &'a str,
     pub(crate) created_at_ms: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_true(value: &bool) -> bool {
+    *value
 }
 
 impl<'a> From<&'a Entry> for View<'a> {
@@ -74,6 +86,7 @@ impl<'a> From<&'a Entry> for View<'a> {
             provider: made.provider,
             url: made.url.as_deref(),
             workdir: made.workdir.as_deref(),
+            daemon: made.daemon,
             state: entry.state().name(),
             created_at_ms: entry.created_at_ms(),
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use hangar_backends::{
     Handle,
-    sandbox::{Command, Spec, StartError},
+    sandbox::{Command, Spec, StartError, Stdin},
 };
 use hangar_core::{
     audience::Hold,
@@ -220,7 +220,7 @@ fn spec(daemon: &Daemon, head: &Head, config: &ProcessConfig, stdin: bool, proce
         cwd: config.cwd.clone().filter(|cwd| !cwd.is_empty()).or_else(|| settings.directory.clone()),
         env,
         user: head.user.clone().or_else(|| settings.user.clone()),
-        stdin,
+        stdin: if stdin { Stdin::Open } else { Stdin::None },
         process,
     }
 }

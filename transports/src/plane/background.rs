@@ -5,7 +5,7 @@ use crate::ApiError;
 use bytes::Bytes;
 use hangar_backends::{
     Handle, Runtime,
-    sandbox::{Command, Spec},
+    sandbox::{Command, Spec, Stdin},
 };
 use hangar_core::{
     log::Retention,
@@ -29,6 +29,10 @@ pub const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Bytes of output that followers may lag behind, whatever is kept for those who come.
 const WINDOW: u64 = 256 * 1024;
+
+/// What is said to who writes where nobody can read.
+pub(crate) const NO_INPUT: &str =
+    "input: this sandbox has no daemon, and without one its processes get no input";
 
 /// What a client wants to be started.
 #[derive(Clone, Debug)]
@@ -83,7 +87,7 @@ impl StartCall {
             cwd: self.cwd.clone(),
             env: self.env.clone(),
             user: None,
-            stdin: self.stdin,
+            stdin: if self.stdin { Stdin::Open } else { Stdin::None },
             process: process::Config {
                 retention: Retention::Ring { bytes },
                 replay: self.max_log_bytes,
@@ -267,8 +271,16 @@ impl Background {
         self.while_it_runs(|process| process.resize(size))
     }
 
+    /// Whether processes of its sandbox get any input.
+    pub fn can_have_input(&self) -> bool {
+        self.sandbox.sandbox().capabilities().stdin
+    }
+
     /// Writes to its input, all or nothing, and ends that if asked to.
     pub fn input(&self, data: Bytes, eof: bool) -> Result<(), ApiError> {
+        if !self.can_have_input() {
+            return Err(ApiError::new(StatusCode::CONFLICT, "unsupported", NO_INPUT));
+        }
         if !self.call.stdin {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,

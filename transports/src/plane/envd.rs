@@ -55,6 +55,8 @@ impl NewEnvd {
             provider: "envd",
             url: Some(shown),
             workdir,
+            daemon: true,
+            is_remembered: true,
             open_to_users: true,
         })
     }

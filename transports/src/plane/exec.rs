@@ -11,7 +11,7 @@ use hangar_backends::{
     Handle, Sandbox,
     handle::Reading,
     runtime::Deadline,
-    sandbox::{Command, Spec},
+    sandbox::{Command, Spec, Stdin},
 };
 use hangar_core::{
     Time,
@@ -93,6 +93,8 @@ pub struct ExecStream {
     deadline: Deadline,
     started: Time,
     encoding: Encoding,
+    /// The sandbox tells of output before its command has ended.
+    is_told_early: bool,
 }
 
 impl Plane {
@@ -140,17 +142,8 @@ impl Plane {
             reason = tracing::field::Empty,
         );
         let handle = self.start(Arc::clone(entry.sandbox()), spec(id.clone(), &call)).await?;
-        let mut streamed = None;
-        handle.command(|process| {
-            if let Some(stdin) = call.stdin {
-                // As long as a request's body at most, which is what may wait.
-                drop(process.write_stdin(stdin));
-                process.close_stdin();
-            }
-            let config = exec::Config { encoding: call.encoding, stream, tail: TAIL };
-            streamed = Some(Exec::new(config, process, started));
-        });
-        let exec = streamed.take().ok_or_else(ApiError::internal)?;
+        let config = exec::Config { encoding: call.encoding, stream, tail: TAIL };
+        let exec = handle.command(|process| Exec::new(config, process, started));
         let parts = EntryParts {
             id,
             token: caller.token().to_owned(),
@@ -169,6 +162,7 @@ impl Plane {
             deadline: Deadline::default(),
             started,
             encoding: call.encoding,
+            is_told_early: entry.sandbox().capabilities().streaming,
         };
         self.close_if_late(&stream.open, caller, &entry);
         Ok(stream)
@@ -229,7 +223,7 @@ fn spec(id: String, call: &ExecCall) -> Spec {
         cwd: call.cwd.clone(),
         env: call.env.clone(),
         user: call.user.clone(),
-        stdin: call.stdin.is_some(),
+        stdin: call.stdin.clone().map_or(Stdin::None, Stdin::Given),
         process: process::Config {
             retention: Retention::UntilRead { bytes: WAITING },
             timeout: call.timeout,
@@ -252,7 +246,8 @@ impl ExecStream {
                     self.open.sent(text.len(), now.since(self.started));
                     return Poll::Ready(Event::Output { channel, text });
                 }
-                Output::Closed { reason, result } => {
+                Output::Closed { reason, mut result } => {
+                    result.streamed &= self.is_told_early;
                     self.open.ended(reason);
                     return Poll::Ready(Event::Result(result));
                 }

@@ -2,11 +2,12 @@
 
 use super::{
     Plane,
-    sandboxes::{Factory, Made},
+    sandboxes::{Factory, Made, NewLocal},
 };
 use crate::ApiError;
 use hangar_backends::{
-    Runtime,
+    Runtime, Sandbox,
+    daemonless::{DaemonlessSandbox, local::LocalProvider},
     local::{Config, LocalSandbox, User},
 };
 use std::{
@@ -26,40 +27,51 @@ impl Local {
         Self { runtime, user }
     }
 
-    fn make(&self, directory: Option<PathBuf>) -> Made {
+    fn make(&self, directory: Option<PathBuf>, daemon: bool) -> Made {
         let workdir = directory.as_ref().map(|directory| directory.to_string_lossy().into_owned());
         let config = Config { user: self.user.clone(), directory, ..Config::default() };
+        let sandbox = LocalSandbox::new(Arc::clone(&self.runtime), config);
+        let sandbox: Arc<dyn Sandbox> = if daemon {
+            Arc::new(sandbox)
+        } else {
+            let provider = Arc::new(LocalProvider::new(sandbox));
+            Arc::new(DaemonlessSandbox::new(Arc::clone(&self.runtime), provider))
+        };
         Made {
-            sandbox: Arc::new(LocalSandbox::new(Arc::clone(&self.runtime), config)),
+            sandbox,
             provider: "local",
             url: None,
             workdir,
+            daemon,
+            // What is detached runs on.
+            is_remembered: !daemon,
             open_to_users: self.user.is_some(),
         }
     }
 
     /// Gives a plane the sandbox `local`, and lets more be made.
     pub fn offer(self, plane: &Plane) -> Result<(), ApiError> {
-        plane.add_sandbox("local", self.make(None))?;
+        plane.add_sandbox("local", self.make(None, true))?;
         plane.sandboxes().set_factory(Arc::new(self));
         Ok(())
     }
 
     /// Gives a plane the one sandbox `local`, in a directory.
     pub fn offer_in(&self, plane: &Plane, directory: &Path) -> Result<(), ApiError> {
-        plane.add_sandbox("local", self.make(Some(directory.to_owned())))?;
+        plane.add_sandbox("local", self.make(Some(directory.to_owned()), true))?;
         Ok(())
     }
 }
 
 impl Factory for Local {
-    fn create(&self, workdir: Option<&str>) -> Result<Made, ApiError> {
+    fn create(&self, new: &NewLocal) -> Result<Made, ApiError> {
+        let workdir = new.workdir.as_deref();
         if let Some(workdir) = workdir
             && !(Path::new(workdir).is_absolute() && !workdir.contains('\0') && Path::new(workdir).is_dir())
         {
             let message = format!("workdir: {workdir} is not the absolute path of a directory");
             return Err(ApiError::bad_field("workdir", "bad_workdir", message));
         }
-        Ok(self.make(workdir.map(PathBuf::from)))
+        Ok(self.make(workdir.map(PathBuf::from), new.daemon))
     }
 }

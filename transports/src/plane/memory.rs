@@ -9,7 +9,7 @@ use super::{
     background::{Background, StartCall},
     envd::NewEnvd,
     processes::KEEP_ENDED,
-    sandboxes::{Entry, NewSandbox},
+    sandboxes::{Entry, NewLocal, NewSandbox},
 };
 use crate::ApiError;
 use hangar_backends::{
@@ -94,7 +94,7 @@ impl Start {
 }
 
 impl Plane {
-    /// From here on sandboxes behind daemons are remembered, and so are the processes in them, marked by `key`. Those of an
+    /// From here on sandboxes that outlive the server are remembered, and so are the processes in them, marked by `key`. Those of an
     /// earlier run are there again, and `given` are there by name: one that was at another place is another sandbox.
     pub async fn remember(self: &Arc<Self>, key: Key, given: Vec<(String, NewEnvd)>) -> Result<(), ApiError> {
         if self.key.set(key).is_err() {
@@ -102,19 +102,22 @@ impl Plane {
         }
         let mut given: BTreeMap<String, NewEnvd> = given.into_iter().collect();
         for sandbox in self.tokens.store().sandboxes().await? {
-            let StoredSandbox { id, name, url, secret, workdir, created_at_ms, .. } = sandbox;
-            let Some(url) = url else { continue };
-            let new = match given.remove(&name) {
-                None => NewEnvd { url, token: secret, workdir },
-                Some(new) if new.url == url => new,
-                Some(new) => {
+            let StoredSandbox { id, name, url, secret, workdir, daemon, created_at_ms, .. } = sandbox;
+            let new = match (url, given.remove(&name)) {
+                (None, None) => NewSandbox::Local(NewLocal { workdir, daemon }),
+                (Some(url), None) => NewSandbox::Envd(NewEnvd { url, token: secret, workdir }),
+                (Some(url), Some(new)) if new.url == url => NewSandbox::Envd(new),
+                (_, Some(new)) => {
                     tracing::warn!(sandbox = name, "it was at another place: what ran there is forgotten");
                     self.tokens.store().remove_sandbox(&id).await?;
                     given.insert(name, new);
                     continue;
                 }
             };
-            let made = new.make(&self.runtime);
+            let made = match new {
+                NewSandbox::Local(new) => self.make_local(&new),
+                NewSandbox::Envd(new) => new.make(&self.runtime),
+            };
             let entry = made.and_then(|made| self.enter_sandbox(id, &name, created_at_ms, made));
             match entry {
                 Ok(entry) => self.take_over(&entry).await?,
@@ -128,18 +131,19 @@ impl Plane {
     }
 
     /// Stores a sandbox that is to outlive the server.
-    pub(super) async fn store_sandbox(&self, entry: &Entry, new: &NewEnvd) -> Result<(), ApiError> {
-        if self.key.get().is_none() {
+    pub(super) async fn store_sandbox(&self, entry: &Entry, secret: Option<String>) -> Result<(), ApiError> {
+        let made = entry.made();
+        if self.key.get().is_none() || !made.is_remembered {
             return Ok(());
         }
         let stored = StoredSandbox {
             id: entry.id().to_owned(),
             name: entry.name().to_owned(),
-            provider: entry.made().provider.to_owned(),
-            url: entry.made().url.clone(),
-            secret: new.token.clone(),
-            workdir: new.workdir.clone(),
-            daemon: true,
+            provider: made.provider.to_owned(),
+            url: made.url.clone(),
+            secret,
+            workdir: made.workdir.clone(),
+            daemon: made.daemon,
             created_at_ms: entry.created_at_ms(),
         };
         Ok(self.tokens.store().insert_sandbox(stored).await?)
@@ -162,7 +166,7 @@ impl Plane {
         id: &str,
         call: &StartCall,
     ) -> Result<Option<String>, ApiError> {
-        let Some(key) = self.key.get().filter(|_| entry.made().url.is_some()) else { return Ok(None) };
+        let Some(key) = self.key.get().filter(|_| entry.made().is_remembered) else { return Ok(None) };
         let stored = StoredProcess {
             id: id.to_owned(),
             token: token.to_owned(),

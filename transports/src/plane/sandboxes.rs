@@ -24,18 +24,24 @@ pub struct Sandboxes {
 
 /// Makes sandboxes on this machine on request.
 pub trait Factory: Send + Sync + 'static {
-    /// A sandbox whose commands run in `workdir`, or in the factory's own default.
-    fn create(&self, workdir: Option<&str>) -> Result<Made, ApiError>;
+    /// The sandbox that is asked for.
+    fn create(&self, new: &NewLocal) -> Result<Made, ApiError>;
+}
+
+/// A sandbox on this machine that is to be made.
+#[derive(Clone, Debug)]
+pub struct NewLocal {
+    /// Where its commands run; the factory's own default without it.
+    pub workdir: Option<String>,
+    /// Whether what runs in it can be followed while it runs, as a daemon would allow.
+    pub daemon: bool,
 }
 
 /// What a new sandbox is to be.
 #[derive(Clone, Debug)]
 pub enum NewSandbox {
     /// One on this machine.
-    Local {
-        /// Where its commands run.
-        workdir: Option<String>,
-    },
+    Local(NewLocal),
     /// One behind a daemon.
     Envd(NewEnvd),
 }
@@ -50,6 +56,10 @@ pub struct Made {
     pub url: Option<String>,
     /// Where its commands run that do not say so, where that is not the home of their user.
     pub workdir: Option<String>,
+    /// Whether what runs in it can be followed while it runs; without it its output comes at its end.
+    pub daemon: bool,
+    /// Whether it outlives the server, with the background processes in it.
+    pub is_remembered: bool,
     /// Whether tokens of the scope `user` may be granted it. A sandbox that runs as the server's own user is for
     /// admins alone.
     pub open_to_users: bool,
@@ -267,25 +277,27 @@ impl Plane {
         if self.sandboxes.all().iter().any(|entry| entry.is_there() && entry.name == name) {
             return Err(taken(name));
         }
-        match new {
-            NewSandbox::Local { workdir } => self.add_sandbox(name, self.make_local(workdir.as_deref())?),
+        let (made, secret) = match new {
+            NewSandbox::Local(new) => (self.make_local(&new)?, None),
             NewSandbox::Envd(new) => {
-                let (plane, name) = (Arc::clone(self), name.to_owned());
-                self.to_its_end(async move {
-                    let entry = plane.add_sandbox(&name, new.clone().make(&plane.runtime)?)?;
-                    if let Err(error) = plane.store_sandbox(&entry, &new).await {
-                        lock(&plane.sandboxes.by_id).remove(&entry.id);
-                        plane.sandboxes.bell.ring();
-                        return Err(error);
-                    }
-                    Ok(entry)
-                })
-                .await
+                let secret = new.token.clone();
+                (new.make(&self.runtime)?, secret)
             }
-        }
+        };
+        let (plane, name) = (Arc::clone(self), name.to_owned());
+        self.to_its_end(async move {
+            let entry = plane.add_sandbox(&name, made)?;
+            if let Err(error) = plane.store_sandbox(&entry, secret).await {
+                lock(&plane.sandboxes.by_id).remove(&entry.id);
+                plane.sandboxes.bell.ring();
+                return Err(error);
+            }
+            Ok(entry)
+        })
+        .await
     }
 
-    fn make_local(&self, workdir: Option<&str>) -> Result<Made, ApiError> {
+    pub(super) fn make_local(&self, new: &NewLocal) -> Result<Made, ApiError> {
         let factory = lock(&self.sandboxes.factory).clone();
         let factory = factory.ok_or_else(|| {
             ApiError::new(
@@ -294,7 +306,7 @@ impl Plane {
                 "this server makes no sandboxes on its machine: it was started without one (see --local)",
             )
         })?;
-        factory.create(workdir)
+        factory.create(new)
     }
 
     /// Stops everything in a sandbox. Its streams end.

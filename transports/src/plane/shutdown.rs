@@ -1,9 +1,12 @@
 //! The end of a plane: streams end at once, commands get a while.
 
 use super::Plane;
-use hangar_backends::runtime::sleep_until;
+use hangar_backends::{Handle, runtime::sleep_until};
 use hangar_core::{Close, process::Process};
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// How often it is looked at what still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -30,14 +33,12 @@ impl Plane {
             sleep_until(&*self.runtime, self.runtime.now() + LOOK_EVERY).await;
         }
         let killed = self.ending_with_us();
-        let mut entries = self.sandboxes.all();
-        entries.retain(|entry| entry.sandbox().ends_with_server());
         // All of them first, so that their grace times are one.
-        for handle in entries.iter().flat_map(|entry| entry.sandbox().processes()) {
+        for handle in self.ending() {
             handle.command(Process::kill);
         }
-        for entry in entries {
-            if let Err(error) = entry.sandbox().destroy().await {
+        for entry in self.sandboxes.all() {
+            if let Err(error) = entry.sandbox().shut_down().await {
                 tracing::error!(sandbox = entry.name(), %error, "the sandbox did not end");
             }
         }
@@ -53,9 +54,7 @@ impl Plane {
     /// Kills what ends with this server, and gives it no time for anything: for who has none either.
     pub fn kill_now(&self) {
         self.hurry();
-        let entries = self.sandboxes.all();
-        let ending = entries.iter().filter(|entry| entry.sandbox().ends_with_server());
-        for handle in ending.flat_map(|entry| entry.sandbox().processes()) {
+        for handle in self.ending() {
             handle.command(Process::close);
         }
     }
@@ -67,11 +66,11 @@ impl Plane {
 
     /// Commands that run, and end with this server.
     fn ending_with_us(&self) -> usize {
-        let entries = self.sandboxes.all();
-        let ending = entries.iter().filter(|entry| entry.sandbox().ends_with_server());
-        ending
-            .flat_map(|entry| entry.sandbox().processes())
-            .filter(|handle| handle.look(|process| process.exit_status().is_none()))
-            .count()
+        self.ending().filter(|handle| handle.look(|process| process.exit_status().is_none())).count()
+    }
+
+    /// The processes that end with this server.
+    fn ending(&self) -> impl Iterator<Item = Arc<Handle>> {
+        self.sandboxes.all().into_iter().flat_map(|entry| entry.sandbox().ending_with_server())
     }
 }

@@ -56,7 +56,7 @@ impl Envd {
                 threads.block_on(serve(Arc::new(threads.runtime()), token, &stopped, &ready));
                 threads.shutdown(Duration::from_secs(1));
             }
-            On::Smol | On::Envd => {
+            On::Smol | On::Envd | On::Daemonless => {
                 let threads = hangar_smol::Threads::new(0).unwrap();
                 threads.block_on(serve(Arc::new(threads.runtime()), token, &stopped, &ready));
             }

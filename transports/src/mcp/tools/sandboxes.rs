@@ -4,7 +4,7 @@ use super::{super::plane, Reply, RequestContext, arguments, error_schema, unknow
 use crate::{
     ApiError, Plane,
     api::sandbox::{ListView, View},
-    plane::sandboxes::NewSandbox,
+    plane::sandboxes::{NewLocal, NewSandbox},
 };
 use hangar_core::wire::mcp::types::Tool;
 use serde::{Deserialize, de::IgnoredAny};
@@ -103,7 +103,8 @@ pub(super) async fn call(
         "create" => {
             let CreateArguments { _action, name, workdir } = arguments(json)?;
             admin_only(context)?;
-            let entry = plane.create_sandbox(name.as_deref(), NewSandbox::Local { workdir }).await?;
+            let new = NewSandbox::Local(NewLocal { workdir, daemon: true });
+            let entry = plane.create_sandbox(name.as_deref(), new).await?;
             json!({ "created": View::from(&*entry) })
         }
         "destroy" => {

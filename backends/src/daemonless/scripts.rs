@@ -1,0 +1,184 @@
+//! What is asked of a sandbox without a daemon, as shell scripts: to detach a process, and to ask for it after that.
+//!
+//! They need a shell, `setsid`, `mkfifo`, `dd`, `head`, `tail`, `wc`, `grep` and a `/proc`: those of GNU and those of busybox.
+
+use super::{
+    held::MAX_HELD,
+    provider::{Call, Provider, Ran},
+};
+use crate::{
+    Runtime,
+    runtime::until,
+    sandbox::{Command, Exhausted, Spec, StartError},
+};
+use hangar_core::{
+    log::Channel,
+    process::{Exit, Signal},
+    wire::detached::{Report, Start, parse_report, parse_start},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+const START: &str = include_str!("scripts/start.sh");
+const REPORT: &str = include_str!("scripts/report.sh");
+const SIGNAL: &str = include_str!("scripts/signal.sh");
+const REMOVE: &str = include_str!("scripts/remove.sh");
+
+/// How a line is run where nobody has looked yet which shell there is.
+const SHELL: &str = r#"command -v bash >/dev/null && exec bash -lc -- "$1"; exec sh -lc -- "$1""#;
+
+/// How long a script may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of output in one report.
+pub(super) const PIECE: usize = 256 * 1024;
+const _: () = assert!(PIECE < MAX_HELD, "a report is kept as a whole");
+
+/// Runs scripts in a sandbox.
+pub(super) struct Scripts {
+    runtime: Arc<dyn Runtime>,
+    provider: Arc<dyn Provider>,
+    next: AtomicU64,
+}
+
+/// A detached process, for those that ask for it.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) id: String,
+    /// 0 where it is not known.
+    pub(super) pid: u32,
+    /// As whom it runs.
+    pub(super) user: Option<String>,
+}
+
+/// To whom a signal goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum To {
+    Leader,
+    Group,
+    /// Whatever has the id of the process in its environment, whether or not it left the group.
+    All,
+}
+
+impl To {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Group => "group",
+            Self::All => "all",
+        }
+    }
+}
+
+impl Scripts {
+    pub(super) fn new(runtime: Arc<dyn Runtime>, provider: Arc<dyn Provider>) -> Self {
+        Self { runtime, provider, next: AtomicU64::new(0) }
+    }
+
+    /// Detaches a process, and keeps at least `keep` bytes of its output.
+    pub(super) async fn start(&self, spec: &Spec, keep: usize) -> Result<Start, StartError> {
+        let mut words = vec![spec.id.clone(), keep.to_string()];
+        if !spec.env.is_empty() {
+            words.push("env".to_owned());
+            words.extend(spec.env.iter().map(|(name, value)| format!("{name}={value}")));
+        }
+        match &spec.command {
+            Command::Shell(line) => words.extend(["sh", "-c", SHELL, "sh", line].map(str::to_owned)),
+            Command::Argv(argv) => words.extend_from_slice(argv),
+        }
+        let call = Call {
+            // What the script leaves behind is told from it by that.
+            id: spec.id.clone(),
+            command: script(START, words),
+            cwd: spec.cwd.clone(),
+            env: BTreeMap::new(),
+            user: spec.user.clone(),
+            stdin: None,
+        };
+        let ran = self.run(call).await.map_err(|error| {
+            let is_long = matches!(error, StartError::TooLong { .. });
+            if is_long { StartError::TooLong { field: spec.longest() } } else { error }
+        })?;
+        parse_start(&ran.output.bytes(Channel::Stdout)).ok_or_else(|| failed(&ran))
+    }
+
+    /// How a process is, and what it printed from a byte on; `counted`: and how many are left of it.
+    pub(super) async fn report(
+        &self,
+        target: &Target,
+        from: u64,
+        counted: bool,
+    ) -> Result<Report, StartError> {
+        let mut words = vec![target.id.clone(), target.pid.to_string(), from.to_string(), PIECE.to_string()];
+        words.extend(counted.then(|| "counted".to_owned()));
+        let ran = self.ask(target, REPORT, words).await?;
+        parse_report(&ran.output.bytes(Channel::Stdout)).map_err(|error| {
+            tracing::debug!(process.id = target.id, %error, "a report is no report");
+            failed(&ran)
+        })
+    }
+
+    /// Sends signals to a process.
+    pub(super) async fn signal(&self, target: &Target, signals: &[Signal], to: To) -> Result<(), StartError> {
+        let signals: Vec<String> = signals.iter().map(|signal| signal.number().to_string()).collect();
+        let words = vec![target.id.clone(), target.pid.to_string(), signals.join(" "), to.word().to_owned()];
+        self.ask(target, SIGNAL, words).await.map(drop)
+    }
+
+    /// Removes what is kept of a process.
+    pub(super) async fn remove(&self, target: &Target) -> Result<(), StartError> {
+        self.ask(target, REMOVE, vec![target.id.clone()]).await.map(drop)
+    }
+
+    async fn ask(&self, target: &Target, text: &str, words: Vec<String>) -> Result<Ran, StartError> {
+        let call = Call {
+            // No process has the name of another in its own.
+            id: format!("script-{}-{}", self.next.fetch_add(1, Ordering::Relaxed), target.id),
+            command: script(text, words),
+            cwd: Some("/".to_owned()),
+            env: BTreeMap::new(),
+            user: target.user.clone(),
+            stdin: None,
+        };
+        self.run(call).await
+    }
+
+    async fn run(&self, call: Call) -> Result<Ran, StartError> {
+        let ran = until(&*self.runtime, self.runtime.now() + PATIENCE, async {
+            Ok(self.provider.exec(call).await?.await)
+        });
+        ran.await.unwrap_or_else(|| Err(StartError::Broken("it does not answer".to_owned())))
+    }
+}
+
+fn script(text: &str, words: Vec<String>) -> Command {
+    let mut argv = ["/bin/sh", "-c", text, "hangar"].map(str::to_owned).to_vec();
+    argv.extend(words);
+    Command::Argv(argv)
+}
+
+/// Why a script did not do what it is for.
+fn failed(ran: &Ran) -> StartError {
+    let stderr = ran.output.bytes(Channel::Stderr);
+    let said = String::from_utf8_lossy(&stderr);
+    if said.contains("No space left on device") {
+        return StartError::Exhausted(Exhausted::Disk);
+    }
+    StartError::Broken(match (said.lines().next(), ran.exit) {
+        (Some(line), _) => format!("its shell says: {}", first_chars(line)),
+        (None, Exit::Code(code)) => format!("its shell ended with {code}"),
+        (None, Exit::Signal(signal)) => format!("its shell was ended by the signal {signal}"),
+        (None, Exit::Unknown) => "it broke off".to_owned(),
+    })
+}
+
+/// As much of a line as a message may have.
+fn first_chars(line: &str) -> &str {
+    line.char_indices().nth(200).map_or(line, |(at, _)| &line[..at])
+}
