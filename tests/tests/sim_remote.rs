@@ -9,7 +9,7 @@ use hangar_backends::{
 };
 use hangar_core::{
     log::{Channel, Item, Reader, Retention},
-    process::{self, Exit, Process},
+    process::{self, Exit, Process, Signal, Target},
 };
 use hangar_tests::sim::{Cell, Link, cell::run_cell, script, world::at_ms};
 use std::{collections::BTreeMap, future::poll_fn, sync::Arc};
@@ -238,5 +238,27 @@ fn what_the_daemon_keeps_of_one_that_has_ended_is_waited_for() {
         let (printed, exit) = whole(&handle).await;
         assert_eq!((printed[0].len(), exit), (50_001, Some(Exit::Code(3))));
         assert!(!handle.look(Process::drain_timed_out));
+    });
+}
+
+#[test]
+fn what_e2bs_daemon_was_not_told_waits_until_the_process_is_found() {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.runtime.network().hide_hangar();
+        let handle = remote(cell).start(spec("out a;hang", RING)).await.unwrap();
+        // The connection that is kept for the next call is closed by then.
+        cell.sleep_ms(700_000).await;
+        cell.runtime.network().cut_next(std::iter::repeat_n(0, 100));
+        // It fails while the process is followed, and is to be told again after it was lost.
+        handle.command(|process| process.signal(Signal::TERM, Target::Leader));
+        cell.sleep_ms(50).await;
+        cell.runtime.network().cut_opened();
+        // That time passes: a driver that wakes for it would be a busy loop.
+        cell.sleep_ms(12_000).await;
+        assert_eq!(handle.look(Process::exit_status), None);
+        cell.runtime.network().cut_next([]);
+        cell.sleep_ms(30_000).await;
+        assert_eq!(handle.look(Process::exit_status), Some(Exit::Signal(15)));
+        assert!(handle.is_released());
     });
 }

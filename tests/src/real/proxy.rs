@@ -126,8 +126,8 @@ fn pump(mut from: TcpStream, mut to: TcpStream, plain: bool, shared: Option<&Mut
     to.shutdown(Shutdown::Both).ok();
 }
 
-/// Renames the headers. A head is sent at once, so it is in one piece.
-fn hide(bytes: &mut [u8]) {
+/// Renames the headers that are hangar's own. A head is sent at once, so it is in one piece.
+pub fn hide(bytes: &mut [u8]) {
     const NAME: &[u8] = b"\r\nhangar-";
     for at in 0..bytes.len().saturating_sub(NAME.len() - 1) {
         if bytes[at..at + NAME.len()].eq_ignore_ascii_case(NAME) {

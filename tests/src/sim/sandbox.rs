@@ -165,8 +165,8 @@ impl Sandbox for SimSandbox {
                 Command::Shell(script) => script,
                 Command::Argv(words) => match &words[..] {
                     [program, script] if program == SCRIPT => script,
-                    // By a shell, as a server asks its daemon.
-                    [_, flag, end, script] if flag == "-lc" && end == "--" => script,
+                    // By a shell, as a server asks its daemon; E2B's has it started by another.
+                    [.., flag, end, script] if flag == "-lc" && end == "--" => script,
                     _ => {
                         return Err(StartError::Unsupported {
                             field: "argv",

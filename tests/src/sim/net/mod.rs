@@ -66,6 +66,8 @@ struct Inner {
     cuts: VecDeque<usize>,
     /// What cuts those that it has opened.
     opened: Vec<Cutter>,
+    /// Neither side of a connection hears that the other is hangar.
+    is_plain: bool,
     listeners: BTreeMap<String, Weak<Mutex<Backlog>>>,
 }
 
@@ -90,6 +92,7 @@ impl Network {
             connections: 0,
             cuts: VecDeque::new(),
             opened: Vec::new(),
+            is_plain: false,
             listeners: BTreeMap::new(),
         };
         Self { clock, trace, link, inner: Mutex::new(inner) }
@@ -116,6 +119,12 @@ impl Network {
     /// The next connections that the program opens are cut once it has read so many bytes of them.
     pub fn cut_next(&self, bytes: impl IntoIterator<Item = usize>) {
         self.inner.lock().unwrap().cuts = bytes.into_iter().collect();
+    }
+
+    /// What is hangar's own in the heads of requests and answers is called something else from here on: each side takes the
+    /// other for one of E2B's.
+    pub fn hide_hangar(&self) {
+        self.inner.lock().unwrap().is_plain = true;
     }
 
     /// A connection that the program opens.
@@ -147,9 +156,14 @@ impl Network {
         inner.connections += 1;
         let number = inner.connections;
         let state = Arc::<Mutex<State>>::default();
+        let is_plain = inner.is_plain;
         let mut socket = |side| {
             let random = inner.random.fork();
-            Socket::new(&state, side, number, link, random, &self.clock, &self.trace)
+            let mut socket = Socket::new(&state, side, number, link, random, &self.clock, &self.trace);
+            if is_plain {
+                socket.hide_hangar();
+            }
+            socket
         };
         let (client, server) = (socket(0), socket(1));
         drop(inner);

@@ -8,6 +8,7 @@ use super::{
     },
     Link,
 };
+use crate::real::proxy::hide;
 use bytes::{Buf, Bytes};
 use hangar_core::Time;
 use std::{
@@ -66,6 +67,8 @@ pub struct Socket {
     trace: Arc<Trace>,
     /// Bytes that it reads before its connection is cut.
     reads: Option<usize>,
+    /// Its peer does not hear that it is hangar.
+    is_plain: bool,
 }
 
 impl Socket {
@@ -88,12 +91,18 @@ impl Socket {
             clock: Arc::clone(clock),
             trace: Arc::clone(trace),
             reads: None,
+            is_plain: false,
         }
     }
 
     /// Its connection is cut once it has read so many bytes.
     pub(super) fn cut_after(&mut self, bytes: usize) {
         self.reads = Some(bytes);
+    }
+
+    /// What is hangar's own in the heads that it sends is called something else from here on.
+    pub(super) const fn hide_hangar(&mut self) {
+        self.is_plain = true;
     }
 
     /// The number of its connection.
@@ -217,6 +226,9 @@ impl AsyncWrite for Socket {
         let mut rest: Vec<u8> = Vec::with_capacity(len);
         for slice in slices {
             rest.extend_from_slice(&slice[..slice.len().min(len - rest.len())]);
+        }
+        if this.is_plain {
+            hide(&mut rest);
         }
         let mut rest = Bytes::from(rest);
         let mut last = pipe.segments.back().map(|(at, _)| *at);
