@@ -228,6 +228,50 @@ fn a_store_that_it_cannot_use_is_refused() {
 }
 
 #[test]
+fn a_token_is_made_and_shown_once_nothing_else_is_wrong() {
+    cli("a_token_is_made_and_shown_once_nothing_else_is_wrong", || {
+        let folder = Folder::new();
+        let refused = |change: &dyn Fn(&mut Command), names: &str| {
+            let mut command = hangar();
+            Serving::command(&mut command, &folder);
+            change(&mut command);
+            let ended = Hangar::run(&mut command);
+            assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{ended:?}");
+            assert!(ended.stderr.contains(names), "{ended:?}");
+            assert!(!folder.file("data/token").exists(), "no token was made that nobody was shown");
+        };
+        let url = "http://127.0.0.1:49983";
+        for (sandboxes, names) in [
+            (format!("a={url},b={url},a=http://127.0.0.1:49984"), "a sandbox named a already"),
+            (format!("local={url}"), "a sandbox named local already"),
+            (format!("Far={url}"), "--sandbox Far="),
+            (format!("={url}"), "--sandbox ="),
+            (format!("01k00000000000000000000000={url}"), "a ULID"),
+            (format!("{}={url}", "a".repeat(64)), "[a-z0-9]"),
+            (url.to_owned(), "name=http://"),
+            ("a=127.0.0.1".to_owned(), "--sandbox a=127.0.0.1: "),
+        ] {
+            refused(&|command| _ = command.env("HANGAR_SANDBOXES", &sandboxes), names);
+        }
+        assert!(!folder.file("data").exists(), "nothing was made before they were looked at");
+        refused(&|command| _ = command.env("HANGAR_KEY", "k".repeat(31)), "HANGAR_KEY");
+        let bad_token = |command: &mut Command| {
+            command.args(["--sandbox", &format!("a={url}")]).env("HANGAR_SANDBOX_TOKEN", "two words");
+        };
+        refused(&bad_token, "HANGAR_SANDBOX_TOKEN");
+        let serving = Serving::with_token(folder, |command| {
+            command.env("HANGAR_SANDBOXES", format!("a={url},b={url}")).env("HANGAR_SANDBOX_TOKEN", "t");
+        });
+        let shown = format!("admin token, shown this once: {}\n", serving.client().token);
+        assert!(serving.greeting().contains(&shown), "{}", serving.greeting());
+        let listed = serving.client().get("/api/sandboxes").json();
+        let listed = listed["sandboxes"].as_array().unwrap();
+        assert!(["local", "a", "b"].iter().all(|name| listed.iter().any(|one| one["name"] == *name)));
+        assert_eq!(listed.len(), 3);
+    });
+}
+
+#[test]
 fn it_lets_commands_end_when_it_is_stopped() {
     cli("it_lets_commands_end_when_it_is_stopped", || {
         let serving = Serving::start(|_| {});

@@ -1,14 +1,14 @@
 //! The sandboxes behind daemons that a server is told of at its start.
 
-use super::Failure;
+use super::{Failure, serve::usable};
 use clap::Args;
 use hangar_backends::Runtime;
 use hangar_transports::{
     client::Url,
     data::Folder,
-    plane::{envd::NewEnvd, memory::Key},
+    plane::{envd::NewEnvd, memory::Key, sandboxes::check_name},
 };
-use std::path::PathBuf;
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Sandboxes behind a daemon")]
@@ -38,22 +38,34 @@ pub(super) struct Remotes {
 }
 
 impl Remotes {
-    /// Them, by name.
-    pub(super) fn given(&self) -> Result<Vec<(String, NewEnvd)>, Failure> {
+    /// Them, by name. `own` is the name that the server's own sandbox has, if it offers one.
+    pub(super) fn given(&self, own: Option<&str>) -> Result<Vec<(String, NewEnvd)>, Failure> {
         let token = self.token()?;
-        let one = |sandbox: &String| {
-            let bad = || format!("--sandbox {sandbox}: it must be like name=http://127.0.0.1:49983");
-            let (name, url) = sandbox.split_once('=').ok_or_else(|| Failure::usage(bad()))?;
-            let url: Url =
-                url.parse().map_err(|error| Failure::usage(format!("--sandbox {sandbox}: {error}")))?;
+        let mut names: BTreeSet<&str> = own.into_iter().collect();
+        let one = |sandbox| {
+            let bad = |why: &dyn fmt::Display| Failure::usage(format!("--sandbox {sandbox}: {why}"));
+            let like = "it must be like name=http://127.0.0.1:49983";
+            let (name, url) = str::split_once(sandbox, '=').ok_or_else(|| bad(&like))?;
+            check_name(name).map_err(|error| bad(&error))?;
+            let url: Url = url.parse().map_err(|error| bad(&error))?;
+            if !names.insert(name) {
+                return Err(bad(&format_args!("there is a sandbox named {name} already")));
+            }
             let new = NewEnvd { url: url.to_string(), token: token.clone(), workdir: None };
             Ok((name.to_owned(), new))
         };
-        self.sandboxes.iter().map(one).collect()
+        self.sandboxes.iter().map(String::as_str).map(one).collect()
     }
 
+    /// The token, which is looked at where somebody is to be told it.
     fn token(&self) -> Result<Option<String>, Failure> {
-        secret(self.sandbox_token.as_ref(), self.sandbox_token_file.as_ref(), "HANGAR_SANDBOX_TOKEN_FILE")
+        let (given, file) = (self.sandbox_token.as_ref(), self.sandbox_token_file.as_ref());
+        let token = secret(given, file, "HANGAR_SANDBOX_TOKEN_FILE")?;
+        let check = |token: String| match self.sandboxes.is_empty() {
+            true => Ok(token),
+            false => usable(&token, "HANGAR_SANDBOX_TOKEN"),
+        };
+        token.map(check).transpose()
     }
 
     /// The key that was given, or the server's own.

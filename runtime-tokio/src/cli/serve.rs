@@ -164,7 +164,8 @@ impl Serve {
         local_user: Option<User>,
     ) -> Result<u8, Failure> {
         let runtime: Arc<dyn Runtime> = Arc::new(tokio);
-        let remotes = self.remotes.given()?;
+        let offers_local = !self.no_local && (self.listen.ip().is_loopback() || self.local);
+        let remotes = self.remotes.given(offers_local.then_some("local"))?;
         let folder = Folder::open(&data_folder(self.data.clone())?).map_err(Failure::new)?;
         let file = folder.store_file();
         let store = SqliteStore::open(&file)
@@ -172,16 +173,15 @@ impl Serve {
         let listener = runtime.listen(Address::Tcp(self.listen)).await;
         let listener = listener
             .map_err(|error| Failure::new(format!("it cannot listen on {}: {error}", self.listen)))?;
+        let key = self.remotes.key(&folder, &*runtime)?;
         // Last of what may fail, because a new token is shown once.
         let token = self.admin_token(&folder, &*runtime)?;
         let tokens = Tokens::load(Some(&token.secret), Arc::new(store)).await.map_err(Failure::new)?;
         let plane = Plane::new(Arc::clone(&runtime), settings, tokens);
-        let offers_local = !self.no_local && (self.listen.ip().is_loopback() || self.local);
         if offers_local {
             runtime.spawn(Box::pin(reaper::reap_orphans(Arc::clone(&runtime))));
             Local::new(Arc::clone(&runtime), local_user).offer(&plane).map_err(Failure::new)?;
         }
-        let key = self.remotes.key(&folder, &*runtime)?;
         plane.remember(key, remotes).await.map_err(|error| Failure::new(format!("--sandbox: {error}")))?;
         say_what_descriptors_allow(plane.settings());
         self.greet(&*listener, &token, offers_local);
@@ -274,7 +274,7 @@ pub(super) fn data_folder(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
 }
 
 /// A secret that fits into a header.
-fn usable(secret: &str, name: &str) -> Result<String, Failure> {
+pub(super) fn usable(secret: &str, name: &str) -> Result<String, Failure> {
     if secret.is_empty() || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failure::usage(format!("{name}: a token is one or more visible ASCII characters")));
     }

@@ -364,7 +364,7 @@ fn taken(name: &str) -> ApiError {
 }
 
 /// Whether a name can be one: of a sandbox or of a process.
-pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
+pub fn check_name(name: &str) -> Result<(), ApiError> {
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let rest = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'));
     if !first || !rest || name.len() > NAME_MAX {
