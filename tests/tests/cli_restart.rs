@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
+use futures_lite::future::block_on;
 use hangar_backends::store::{SqliteStore, Store as _};
 use hangar_tests::{
     envd,
@@ -91,6 +92,43 @@ fn clients_go_on_where_they_were() {
 }
 
 #[test]
+fn why_a_process_ended_is_remembered() {
+    launching("why_a_process_ended_is_remembered", || {
+        let envd = Running::start(|_| {});
+        let serving = serve(envd.address());
+        let client = serving.client().clone();
+        let view = |client: &Client, process: &str| {
+            let mut view = client.get(&format!("/v1/sandboxes/far/processes/{process}")).json();
+            // What is stored is the time just before that.
+            view.as_object_mut().unwrap().remove("started_at_ms");
+            view
+        };
+        let first = start(&client, &json!({ "command": "sleep 777" }));
+        let again = client.post(&format!("/v1/sandboxes/far/processes/{first}/restart"), &json!({}));
+        assert_eq!(again.status, 201, "{again:?}");
+        let second = again.json()["id"].as_str().unwrap().to_owned();
+        let stopped = start(&client, &json!({ "command": "trap 'exit 3' TERM; echo on; sleep 777 & wait" }));
+        wait_until("it runs", || show(&client, &stopped)["output"] == "on\n");
+        let signalled = start(&client, &json!({ "command": "kill -TERM $$" }));
+        assert_eq!(client.delete(&format!("/v1/sandboxes/far/processes/{stopped}")).status, 202);
+        let ids = [first.clone(), second, stopped, signalled];
+        // It is told before it is stored.
+        let store = SqliteStore::open(&serving.data().join("hangar.db")).unwrap();
+        let stored = |id: &String| block_on(store.process(id)).unwrap().is_some_and(|it| it.end.is_some());
+        wait_until("three ends are stored", || ids.iter().filter(|id| stored(id)).count() == 3);
+        drop(store);
+        let before = ids.each_ref().map(|id| view(&client, id));
+        let reasons = before.each_ref().map(|view| view["finish_reason"].as_str());
+        assert_eq!(reasons, [Some("stopped"), None, Some("stopped"), Some("signaled")], "{before:?}");
+        assert_eq!((&before[1]["restarted_from"], &before[2]["exit_code"]), (&json!(first), &json!(3)));
+        let serving = restart(serving, envd.address(), |_| ());
+        let client = serving.client();
+        wait_until("it is found", || view(client, &ids[1])["status"] == "running");
+        assert_eq!(ids.each_ref().map(|id| view(client, id)), before);
+    });
+}
+
+#[test]
 fn twenty_that_are_followed_lose_nothing() {
     launching("twenty_that_are_followed_lose_nothing", || {
         let envd = Running::start(|_| {});
@@ -150,7 +188,7 @@ fn a_token_that_is_revoked_meanwhile_loses_its_processes() {
         mark.wait_for("sleep 777");
         let _serving = restart(serving, envd.address(), |data| {
             let store = SqliteStore::open(&data.join("hangar.db")).unwrap();
-            futures_lite::future::block_on(store.revoke_token(&id, 1)).unwrap();
+            block_on(store.revoke_token(&id, 1)).unwrap();
         });
         mark.wait_until_gone();
     });

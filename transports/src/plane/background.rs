@@ -65,6 +65,8 @@ pub struct Background {
     finished_at_ms: AtomicI64,
     /// Its end was asked for.
     stopped: AtomicBool,
+    /// Why it ended, as an earlier run of the server has noted it.
+    noted: Option<FinishReason>,
     restarted_from: Option<String>,
     /// It outlives the server, and is in the store.
     stored: bool,
@@ -96,6 +98,17 @@ impl StartCall {
             },
         }
     }
+}
+
+/// What an earlier run of the server has noted of a process that it had started.
+#[derive(Clone, Debug)]
+pub(super) struct Earlier {
+    /// When it was started.
+    pub(super) started_at_ms: i64,
+    /// When it ended, and why where that is not to be seen from how.
+    pub(super) finished: Option<(i64, Option<FinishReason>)>,
+    /// The process that it is the restart of.
+    pub(super) restarted_from: Option<String>,
 }
 
 /// A process is started again by one at a time: of two, one would start a second copy.
@@ -136,6 +149,7 @@ impl Background {
             started_at_ms: plane.runtime().wall_ms(),
             finished_at_ms: AtomicI64::new(0),
             stopped: AtomicBool::new(false),
+            noted: None,
             restarted_from,
             stored,
             adopted: false,
@@ -145,10 +159,12 @@ impl Background {
         }
     }
 
-    /// The same that an earlier run of the server had started, and that may have ended since: with the times of both.
-    pub(super) fn adopted(self, (started_at_ms, finished_at_ms): (i64, Option<i64>)) -> Self {
-        let finished_at_ms = AtomicI64::new(finished_at_ms.unwrap_or_default());
-        Self { started_at_ms, finished_at_ms, adopted: true, ..self }
+    /// The same that an earlier run of the server had started, and that may have ended since.
+    pub(super) fn adopted(self, earlier: Earlier) -> Self {
+        let Earlier { started_at_ms, finished, restarted_from } = earlier;
+        let (finished_at_ms, noted) = finished.unwrap_or_default();
+        let finished_at_ms = AtomicI64::new(finished_at_ms);
+        Self { started_at_ms, finished_at_ms, noted, restarted_from, adopted: true, ..self }
     }
 
     /// Whether an earlier run of the server has started it.
@@ -201,9 +217,8 @@ impl Background {
 
     /// How it is.
     pub fn view(&self) -> View {
-        let (exit, running, timed_out, start_failed, tty) = self.handle.look(|process| {
-            let (timed_out, failed) = (process.timed_out(), process.start_failed());
-            (process.exit_status(), process.is_running(), timed_out, failed, process.tty())
+        let (exit, finish_reason, running, tty) = self.handle.look(|process| {
+            (process.exit_status(), self.finish_reason(process), process.is_running(), process.tty())
         });
         // Its watcher may not have seen it yet.
         if exit.is_some()
@@ -211,29 +226,42 @@ impl Background {
         {
             self.note_finish(&**plane.runtime());
         }
-        let finished = match exit {
-            None => None,
-            Some(Exit::Unknown) => Some((Status::Failed, FinishReason::Lost)),
-            Some(_) if start_failed => Some((Status::Failed, FinishReason::StartFailed)),
-            Some(_) if timed_out => Some((Status::Stopped, FinishReason::Timeout)),
-            Some(_) if self.stopped.load(Ordering::SeqCst) => Some((Status::Stopped, FinishReason::Stopped)),
-            Some(Exit::Code(_)) => Some((Status::Exited, FinishReason::Exited)),
-            Some(Exit::Signal(_)) => Some((Status::Exited, FinishReason::Signaled)),
+        let status = match finish_reason {
+            None if running => Status::Running,
+            None => Status::Starting,
+            Some(FinishReason::Exited | FinishReason::Signaled) => Status::Exited,
+            Some(FinishReason::Stopped | FinishReason::Timeout) => Status::Stopped,
+            Some(FinishReason::Lost | FinishReason::StartFailed) => Status::Failed,
         };
-        let status = if running { Status::Running } else { Status::Starting };
         View {
             id: self.id.clone(),
             name: self.call.name.clone(),
             command: Some(self.command()).filter(|command| !command.is_empty()),
-            status: finished.map_or(status, |(status, _)| status),
+            status,
             exit_code: exit.and_then(Exit::code),
             signal: exit.and_then(Exit::signal),
-            finish_reason: finished.map(|(_, reason)| reason),
+            finish_reason,
             started_at_ms: self.started_at_ms,
             finished_at_ms: self.finished_at_ms(),
             restarted_from: self.restarted_from.clone(),
             tty,
         }
+    }
+
+    /// How it ended, and why; None while it runs.
+    pub(super) fn finish(&self) -> Option<(Exit, FinishReason)> {
+        self.handle.look(|process| process.exit_status().zip(self.finish_reason(process)))
+    }
+
+    fn finish_reason(&self, process: &Process) -> Option<FinishReason> {
+        Some(match process.exit_status()? {
+            Exit::Unknown => FinishReason::Lost,
+            _ if process.start_failed() => FinishReason::StartFailed,
+            _ if process.timed_out() => FinishReason::Timeout,
+            _ if self.stopped.load(Ordering::SeqCst) => FinishReason::Stopped,
+            Exit::Code(_) => self.noted.unwrap_or(FinishReason::Exited),
+            Exit::Signal(_) => self.noted.unwrap_or(FinishReason::Signaled),
+        })
     }
 
     /// It has ended, at the latest now.

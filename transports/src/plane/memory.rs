@@ -6,7 +6,7 @@
 
 use super::{
     Plane,
-    background::{Background, StartCall},
+    background::{Background, Earlier, StartCall},
     envd::NewEnvd,
     processes::KEEP_ENDED,
     sandboxes::{Entry, NewLocal, NewSandbox},
@@ -17,7 +17,10 @@ use hangar_backends::{
     sandbox::{Adoption, Command},
     store::{Cursor, ProcessEnd, ProcessRun, StoreError, StoredProcess, StoredSandbox},
 };
-use hangar_core::process::{Exit, Process, TtySize};
+use hangar_core::{
+    process::{Exit, Process, TtySize},
+    wire::process::FinishReason,
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -74,22 +77,26 @@ struct Start {
     tty: Option<TtySize>,
     max_log_bytes: u64,
     stdin: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restarted_from: Option<String>,
 }
 
 impl Start {
-    fn of(call: &StartCall) -> Self {
+    fn of(call: &StartCall, restarted_from: Option<&str>) -> Self {
         let (command, argv) = match &call.command {
             Command::Shell(line) => (Some(line.clone()), None),
             Command::Argv(argv) => (None, Some(argv.clone())),
         };
         let StartCall { cwd, env, tty, max_log_bytes, stdin, .. } = call.clone();
-        Self { command, argv, cwd, env, tty, max_log_bytes, stdin }
+        let restarted_from = restarted_from.map(str::to_owned);
+        Self { command, argv, cwd, env, tty, max_log_bytes, stdin, restarted_from }
     }
 
-    fn call(self, name: Option<String>) -> Option<StartCall> {
-        let Self { command, argv, cwd, env, tty, max_log_bytes, stdin } = self;
+    /// What was asked for, and the process that it is the restart of.
+    fn call(self, name: Option<String>) -> Option<(StartCall, Option<String>)> {
+        let Self { command, argv, cwd, env, tty, max_log_bytes, stdin, restarted_from } = self;
         let command = command.map(Command::Shell).or_else(|| argv.map(Command::Argv))?;
-        Some(StartCall { command, name, cwd, env, tty, max_log_bytes, stdin })
+        Some((StartCall { command, name, cwd, env, tty, max_log_bytes, stdin }, restarted_from))
     }
 }
 
@@ -165,6 +172,7 @@ impl Plane {
         entry: &Entry,
         id: &str,
         call: &StartCall,
+        restarted_from: Option<&str>,
     ) -> Result<Option<String>, ApiError> {
         let Some(key) = self.key.get().filter(|_| entry.made().is_remembered) else { return Ok(None) };
         let stored = StoredProcess {
@@ -172,7 +180,8 @@ impl Plane {
             token: token.to_owned(),
             sandbox: entry.id().to_owned(),
             name: call.name.clone(),
-            start: serde_json::to_string(&Start::of(call)).map_err(|_| ApiError::internal())?,
+            start: serde_json::to_string(&Start::of(call, restarted_from))
+                .map_err(|_| ApiError::internal())?,
             started_at_ms: self.runtime.wall_ms(),
             run: None,
             end: None,
@@ -202,7 +211,7 @@ impl Plane {
             return;
         };
         let (store, id) = (Arc::clone(self.tokens.store()), background.id().to_owned());
-        let exit = exit_text(background.handle().look(Process::exit_status));
+        let exit = exit_text(background.finish());
         self.runtime.spawn(Box::pin(async move {
             let end = ProcessEnd { finished_at_ms, exit };
             note(&id, store.note_process_end(&id, end).await.map(drop));
@@ -224,7 +233,7 @@ impl Plane {
             let StoredProcess { id, token, name, start, started_at_ms, run, end, .. } = stored;
             let is_old = end.as_ref().is_some_and(|end| self.runtime.wall_ms() - end.finished_at_ms >= keep);
             let call = serde_json::from_str::<Start>(&start).ok().and_then(|start| start.call(name));
-            let Some(call) = call.filter(|_| !is_old) else {
+            let Some((call, restarted_from)) = call.filter(|_| !is_old) else {
                 self.unstore_process(&id);
                 continue;
             };
@@ -232,39 +241,54 @@ impl Plane {
             let next = Cursor { offset: cursor.offset + RESERVED.offset, seq: cursor.seq + RESERVED.seq };
             store.reserve_cursor(&id, next).await?;
             let tag = key.tag(&token, entry.name(), &id);
+            let end = end.map(|end| (end.finished_at_ms, exit_of(&end.exit)));
             let adoption = Adoption {
                 id: id.clone(),
                 tag,
                 pid: run.map(|run| run.pid),
                 user: None,
                 process: call.spec(id, None).process,
-                exit: end.as_ref().map(|end| exit_of(&end.exit)),
+                exit: end.map(|(_, (exit, _))| exit),
                 goes_on_at: (cursor.seq, cursor.offset),
             };
             let Some(handle) = entry.sandbox().adopt(adoption) else { continue };
-            let times = (started_at_ms, end.map(|end| end.finished_at_ms));
-            self.adopt(token, Arc::clone(entry), call, times, handle);
+            let finished = end.map(|(at_ms, (_, reason))| (at_ms, reason));
+            let earlier = Earlier { started_at_ms, finished, restarted_from };
+            self.adopt(token, Arc::clone(entry), call, earlier, handle);
         }
         Ok(())
     }
 }
 
-/// How a process ended, for the store.
-fn exit_text(exit: Option<Exit>) -> String {
-    match exit {
-        Some(Exit::Code(code)) => format!("code {code}"),
-        Some(Exit::Signal(number)) => format!("signal {number}"),
-        Some(Exit::Unknown) | None => "unknown".to_owned(),
+/// How a process ended, for the store, and why where that is not to be seen from how: `signal 15 stopped`.
+fn exit_text(finish: Option<(Exit, FinishReason)>) -> String {
+    let (exit, reason) = match finish {
+        Some((Exit::Code(code), reason)) => (format!("code {code}"), reason),
+        Some((Exit::Signal(number), reason)) => (format!("signal {number}"), reason),
+        Some((Exit::Unknown, _)) | None => return "unknown".to_owned(),
+    };
+    match reason {
+        FinishReason::Stopped => exit + " stopped",
+        FinishReason::Timeout => exit + " timeout",
+        FinishReason::StartFailed => exit + " start_failed",
+        FinishReason::Exited | FinishReason::Signaled | FinishReason::Lost => exit,
     }
 }
 
-fn exit_of(text: &str) -> Exit {
-    let exit = match text.split_once(' ') {
-        Some(("code", code)) => code.parse().ok().map(Exit::Code),
-        Some(("signal", number)) => number.parse().ok().map(Exit::Signal),
+fn exit_of(text: &str) -> (Exit, Option<FinishReason>) {
+    let mut words = text.split(' ');
+    let exit = match (words.next(), words.next()) {
+        (Some("code"), Some(code)) => code.parse().ok().map(Exit::Code),
+        (Some("signal"), Some(number)) => number.parse().ok().map(Exit::Signal),
+        _ => None,
+    };
+    let reason = match words.next() {
+        Some("stopped") => Some(FinishReason::Stopped),
+        Some("timeout") => Some(FinishReason::Timeout),
+        Some("start_failed") => Some(FinishReason::StartFailed),
         Some(_) | None => None,
     };
-    exit.unwrap_or(Exit::Unknown)
+    (exit.unwrap_or(Exit::Unknown), reason)
 }
 
 /// What is not noted is told: after a restart the process would be looked for in vain, or by less than is known of it.
@@ -300,11 +324,45 @@ mod tests {
 
     #[test]
     fn an_end_is_read_as_it_was_written() {
-        for exit in [Exit::Code(0), Exit::Code(-1), Exit::Code(255), Exit::Signal(9), Exit::Unknown] {
-            assert_eq!(exit_of(&exit_text(Some(exit))), exit);
+        let exits = [Exit::Code(0), Exit::Code(-1), Exit::Code(255), Exit::Signal(9)];
+        for exit in exits {
+            for reason in [FinishReason::Stopped, FinishReason::Timeout, FinishReason::StartFailed] {
+                assert_eq!(exit_of(&exit_text(Some((exit, reason)))), (exit, Some(reason)));
+            }
+            for seen in [FinishReason::Exited, FinishReason::Signaled] {
+                assert_eq!(exit_of(&exit_text(Some((exit, seen)))), (exit, None));
+            }
         }
+        let lost = exit_text(Some((Exit::Unknown, FinishReason::Lost)));
+        assert_eq!(exit_of(&lost), (Exit::Unknown, None));
         for other in ["", "code", "code x", "signal 300", "unknown", "other 1"] {
-            assert_eq!(exit_of(other), Exit::Unknown, "{other}");
+            assert_eq!(exit_of(other), (Exit::Unknown, None), "{other}");
         }
+        // As it was written before there was a reason, and as it may be one day.
+        assert_eq!(exit_of("signal 15"), (Exit::Signal(15), None));
+        assert_eq!(exit_of("code 3 other"), (Exit::Code(3), None));
+    }
+
+    #[test]
+    fn a_start_is_read_as_it_was_written() {
+        let call = StartCall {
+            command: Command::Shell("true".to_owned()),
+            name: Some("name".to_owned()),
+            cwd: None,
+            env: BTreeMap::new(),
+            tty: None,
+            max_log_bytes: 7,
+            stdin: true,
+        };
+        for from in [None, Some("01K00000000000000000000000")] {
+            let text = serde_json::to_string(&Start::of(&call, from)).unwrap();
+            let start: Start = serde_json::from_str(&text).unwrap();
+            let (read, restarted_from) = start.call(call.name.clone()).unwrap();
+            assert_eq!((format!("{read:?}"), restarted_from.as_deref()), (format!("{call:?}"), from));
+        }
+        // As it was written before it said that.
+        let start: Start =
+            serde_json::from_str(r#"{"command":"true","max_log_bytes":7,"stdin":true}"#).unwrap();
+        assert_eq!(start.call(None).unwrap().1, None);
     }
 }

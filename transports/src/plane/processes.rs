@@ -5,7 +5,7 @@
 
 use super::{
     Plane,
-    background::{Background, Restarting, StartCall},
+    background::{Background, Earlier, Restarting, StartCall},
     bell::Hearing,
     lock,
     notices::Bells,
@@ -167,7 +167,8 @@ impl Plane {
         // To its end: a process that runs is in the table, also when whoever asked for it has left.
         self.to_its_end(async move {
             let id = plane.new_id();
-            let tag = plane.store_process(&token, &entry, &id, &call).await?;
+            let from = restarted_from.as_deref();
+            let tag = plane.store_process(&token, &entry, &id, &call, from).await?;
             let stored = tag.is_some();
             let started = plane.start(Arc::clone(entry.sandbox()), call.spec(id.clone(), tag)).await;
             let handle = started.inspect_err(|_| {
@@ -202,18 +203,18 @@ impl Plane {
         background
     }
 
-    /// Enters a process that an earlier run has started, and that may have ended: with when it was that.
+    /// Enters a process that an earlier run has started, and that may have ended.
     pub(super) fn adopt(
         self: &Arc<Self>,
         token: String,
         entry: Arc<sandboxes::Entry>,
         call: StartCall,
-        times_ms: (i64, Option<i64>),
+        earlier: Earlier,
         handle: Arc<Handle>,
     ) {
         let place = Reserved::beyond_all(self, &token);
         let background = Background::new(self, token, entry, call, None, handle, true);
-        self.watched(place, background.adopted(times_ms));
+        self.watched(place, background.adopted(earlier));
     }
 
     /// Starts a process again, as it was started before.
