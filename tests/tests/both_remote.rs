@@ -121,12 +121,7 @@ fn a_streamed_command_survives_cuts(on: On) {
 
 fn what_ended_meanwhile_is_told(on: On) {
     let far = Far::new(on);
-    let gate = Gate::new();
-    let process = far.start(&json!({ "command": format!("{}; echo end; exit 6", gate.wait()) }));
-    far.leave();
-    gate.open();
-    wait_until("it has ended", || far.envd.json().list().is_empty());
-    far.come_back();
+    let process = far.start_and_miss_end("echo end; exit 6");
     assert_eq!(far.wait_until_ended(&process)["exit_code"], 6);
     assert_eq!(far.output(&process), "end\n");
 }

@@ -78,12 +78,7 @@ fn a_streamed_command_that_is_cut_off_has_failed(on: On) {
 
 fn how_it_ended_meanwhile_is_told(on: On) {
     let far = Far::plain(on);
-    let gate = Gate::new();
-    let process = far.start(&json!({ "command": format!("{}; exit 6", gate.wait()) }));
-    far.leave();
-    gate.open();
-    wait_until("it has ended", || far.envd.json().list().is_empty());
-    far.come_back();
+    let process = far.start_and_miss_end("exit 6");
     assert_eq!(far.wait_until_ended(&process)["exit_code"], 6);
 }
 

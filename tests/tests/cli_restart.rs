@@ -194,31 +194,37 @@ fn a_token_that_is_revoked_meanwhile_loses_its_processes() {
     });
 }
 
+/// Starts a process, whose mark somebody in the sandbox has seen: they start one with it, and one with a mark that they made
+/// up for a process that nobody has started.
+fn start_and_copy_mark(client: &Client, envd: &Running) -> String {
+    let process = start(client, &json!({ "command": "echo mine; sleep 777" }));
+    wait_until("it runs", || show(client, &process)["output"] == "mine\n");
+    let daemon = envd.json();
+    let tag = daemon.list()[0].tag.clone().unwrap();
+    assert!(tag.starts_with(&format!("hangar:{process}:")), "{tag}");
+    let forged = tag.replace(&process, "01K00000000000000000000000");
+    for tag in [&tag, &forged] {
+        let mut request = envd::bash("echo theirs; sleep 777");
+        request.tag = Some(tag.clone());
+        let mut followed = daemon.start(request);
+        followed.pid();
+        followed.read_until("theirs\n");
+    }
+    process
+}
+
 #[test]
 fn a_copied_mark_is_not_taken_for_the_process() {
     launching("a_copied_mark_is_not_taken_for_the_process", || {
         let envd = Running::start(|_| {});
         let serving = serve(envd.address());
         let client = serving.client().clone();
-        let process = start(&client, &json!({ "command": "echo mine; sleep 777" }));
-        wait_until("it runs", || show(&client, &process)["output"] == "mine\n");
-        let daemon = envd.json();
-        let tag = daemon.list()[0].tag.clone().unwrap();
-        assert!(tag.starts_with(&format!("hangar:{process}:")), "{tag}");
-        // Somebody in the sandbox has seen it, and makes one for a process that nobody has started, too.
-        let forged = tag.replace(&process, "01K00000000000000000000000");
-        for tag in [&tag, &forged] {
-            let mut request = envd::bash("echo theirs; sleep 777");
-            request.tag = Some(tag.clone());
-            let mut followed = daemon.start(request);
-            followed.pid();
-            followed.read_until("theirs\n");
-        }
+        let process = start_and_copy_mark(&client, &envd);
         // What is told to the process is told to no other.
         let input = format!("/v1/sandboxes/far/processes/{process}/signal");
         assert_eq!(client.post(&input, &json!({ "name": "SIGUSR1" })).status, 204);
         wait_until("mine has ended of it", || show(&client, &process)["state"] == "exited");
-        assert_eq!((&show(&client, &process)["signal"], daemon.list().len()), (&json!("SIGUSR1"), 2));
+        assert_eq!((&show(&client, &process)["signal"], envd.json().list().len()), (&json!("SIGUSR1"), 2));
     });
 }
 
@@ -228,18 +234,7 @@ fn a_copied_mark_is_not_taken_over() {
         let envd = Running::start(|_| {});
         let serving = serve(envd.address());
         let client = serving.client().clone();
-        let process = start(&client, &json!({ "command": "echo mine; sleep 777" }));
-        wait_until("it runs", || show(&client, &process)["output"] == "mine\n");
-        let daemon = envd.json();
-        let tag = daemon.list()[0].tag.clone().unwrap();
-        let forged = tag.replace(&process, "01K00000000000000000000000");
-        for tag in [&tag, &forged] {
-            let mut request = envd::bash("echo theirs; sleep 777");
-            request.tag = Some(tag.clone());
-            let mut followed = daemon.start(request);
-            followed.pid();
-            followed.read_until("theirs\n");
-        }
+        let process = start_and_copy_mark(&client, &envd);
         let serving = restart(serving, envd.address(), |_| ());
         let client = serving.client();
         wait_until("it is given up", || show(client, &process)["state"] == "exited");
@@ -248,7 +243,7 @@ fn a_copied_mark_is_not_taken_over() {
         assert!(serving.log().contains("stands more than once"), "{}", serving.log());
         let list = client.get(PROCESSES).json();
         assert_eq!(list["processes"].as_array().map(Vec::len), Some(1), "{list}");
-        assert_eq!(daemon.list().len(), 3, "nobody was ended");
+        assert_eq!(envd.json().list().len(), 3, "nobody was ended");
     });
 }
 

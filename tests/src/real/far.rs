@@ -1,6 +1,6 @@
 //! A sandbox whose daemon is behind something that can be cut.
 
-use super::{Call, Client, Envd, On, Reply, Server, proxy::Proxy, wait_until};
+use super::{Call, Client, Envd, Gate, On, Reply, Server, proxy::Proxy, wait_until};
 use hangar_core::exec::ExecResult;
 use serde_json::{Value, json};
 
@@ -77,6 +77,17 @@ impl Far {
         let reply = self.client().post(PROCESSES, request);
         assert_eq!(reply.status, 201, "{reply:?}");
         reply.json()["process_id"].as_str().unwrap().to_owned()
+    }
+
+    /// The id of a process that ended, with these last words of its command, while nobody reached the daemon.
+    pub fn start_and_miss_end(&self, last: &str) -> String {
+        let gate = Gate::new();
+        let process = self.start(&json!({ "command": format!("{}; {last}", gate.wait()) }));
+        self.leave();
+        gate.open();
+        wait_until("it has ended", || self.envd.json().list().is_empty());
+        self.come_back();
+        process
     }
 
     /// How a process is, and what is asked for of its output.
