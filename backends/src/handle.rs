@@ -48,6 +48,8 @@ struct Seen {
     input_room: usize,
     /// Its input was closed.
     input_ended: bool,
+    /// What it printed is not known.
+    unfound: bool,
 }
 
 impl Seen {
@@ -58,6 +60,7 @@ impl Seen {
             exited: process.exit_status().is_some(),
             input_room: process.stdin_room(),
             input_ended: !process.takes_stdin(),
+            unfound: process.is_unfound(),
         }
     }
 }

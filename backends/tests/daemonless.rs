@@ -271,19 +271,28 @@ fn it_is_taken_over(shell: &Arc<Shell>) {
     wait_for(&taken, "one");
     fs::write(&gate, "").unwrap();
     assert_eq!((wait_for_end(&taken), printed(&taken)), (Exit::Code(5), "one\ntwo\n".to_owned()));
-    // Who comes with a byte goes on there; a frame's number of before is told to be one.
+    // Who comes with a byte or with a frame goes on there.
     taken.command(|process| {
-        let mut reader = Reader::at_offset(process.log_mut(), 4).unwrap();
-        let Some(Item::Frame(frame)) = reader.take(process.log_mut()) else { panic!("it goes on") };
-        assert_eq!((&frame.data[..], frame.offset, frame.seq >= 1000), (&b"two\n"[..], 4, true));
-        let mut reader = Reader::after_seq(process.log_mut(), 1).unwrap();
-        let Some(Item::Gap(gap)) = reader.take(process.log_mut()) else { panic!("a gap comes first") };
-        assert_eq!((gap.reason, gap.to_seq), (GapReason::Adopted, 1000));
+        for reader in [Reader::at_offset(process.log_mut(), 4), Reader::after_seq(process.log_mut(), 1)] {
+            let Some(Item::Frame(frame)) = reader.unwrap().take(process.log_mut()) else {
+                panic!("it goes on")
+            };
+            assert_eq!((&frame.data[..], frame.offset, frame.seq), (&b"two\n"[..], 4, 2));
+        }
     });
     fs::remove_file(gate).unwrap();
     // It has ended by now, and is there for whoever comes, as long as it is kept.
     let late = shell.sandbox().adopt(adoption(&id, None)).unwrap();
     assert_eq!((wait_for_end(&late), printed(&late)), (Exit::Code(5), "one\ntwo\n".to_owned()));
+    // Without what was noted of frames, numbers of before say nothing.
+    fs::remove_file(shell.files().join(format!("{id}.at"))).unwrap();
+    let later = shell.sandbox().adopt(adoption(&id, None)).unwrap();
+    assert_eq!((wait_for_end(&later), printed(&later)), (Exit::Code(5), "one\ntwo\n".to_owned()));
+    later.command(|process| {
+        let mut reader = Reader::after_seq(process.log_mut(), 1).unwrap();
+        let Some(Item::Gap(gap)) = reader.take(process.log_mut()) else { panic!("a gap comes first") };
+        assert_eq!((gap.reason, gap.to_seq, gap.to_offset), (GapReason::Adopted, 1000, 0));
+    });
     let other = shell.sandbox().adopt(adoption(&id, Some(1))).unwrap();
     assert_eq!(wait_for_end(&other), Exit::Unknown, "another number is another process");
     let gone = shell.sandbox().adopt(adoption("01NOTHERE", Some(1))).unwrap();

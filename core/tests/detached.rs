@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 #[test]
 fn a_report_is_lines_and_then_output() {
-    let text = b"state running\npid 4711\nmembers 3\noutput open 5 12\ndata 7\nhi\n\xffstate lost\n";
+    let text =
+        b"state running\npid 4711\nmembers 3\nlast 4 0 7\noutput open 5 12\ndata 7\nhi\n\xffstate lost\n";
     let report = Report {
         state: State::Running,
         pid: Some(4711),
@@ -18,6 +19,7 @@ fn a_report_is_lines_and_then_output() {
         is_output_ended: false,
         first: 5,
         end: 12,
+        last: Some((4, 0, 7)),
         piece: Some((7, Bytes::from_static(b"hi\n\xffstate lost\n"))),
     };
     assert_eq!(parse_report(&Bytes::from_static(text)), Ok(report));
@@ -29,6 +31,7 @@ fn a_report_is_lines_and_then_output() {
         is_output_ended: true,
         first: 0,
         end: 0,
+        last: None,
         piece: None,
     };
     assert_eq!(parse_report(&text), Ok(report));
@@ -82,7 +85,7 @@ fn a_signal_is_told_from_a_code_as_a_shell_does() {
 proptest! {
     #[test]
     fn nothing_makes_the_reader_panic(
-        lines in proptest::collection::vec("(state|pid|members|output|data|started|failed)( (running|exited|lost|open|ended|[0-9]{1,17}|-1))*", 0..6),
+        lines in proptest::collection::vec("(state|pid|members|output|last|data|started|failed)( (running|exited|lost|open|ended|[0-9]{1,17}|-1))*", 0..6),
         rest in proptest::collection::vec(any::<u8>(), 0..40),
     ) {
         let mut text = lines.join("\n").into_bytes();

@@ -111,19 +111,24 @@ fn a_process_has_its_log_from_elsewhere() {
 }
 
 #[test]
-fn one_that_is_taken_over_has_its_bytes_and_numbers_of_its_own() {
+fn one_that_is_taken_over_goes_on_where_it_was() {
     let mut log = Log::new(RING);
-    log.begin_at(200, 3);
-    log.append_frame(Channel::Stdout, 7, b"12345");
-    log.begin_at(300, 9);
-    let printed = |offset: u64, data: &'static [u8]| frame(200, offset, data);
-    // By its byte a reader goes on where it was; a number of before says nothing any more.
+    // Of before, two frames are kept, and the second had this number.
+    log.begin_at(99, 3, 100);
+    log.append_frame(Channel::Stdout, 7, b"old");
+    log.append_frame(Channel::Stdout, 7, b"last");
+    log.begin_at(300, 9, 300);
     let mut reader = Reader::at_offset(&mut log, 4).unwrap();
-    assert_eq!(reader.take(&mut log), printed(4, b"2345"));
-    let mut reader = Reader::after_seq(&mut log, 7).unwrap();
-    let Some(Item::Gap(gap)) = reader.take(&mut log) else { panic!("a gap comes first") };
-    assert_eq!((gap.from_seq, gap.to_seq, gap.to_offset), (Some(8), 200, 3));
-    assert_eq!((gap.reason, gap.bytes()), (GapReason::Adopted, None));
-    assert_eq!(reader.take(&mut log), printed(3, b"12345"));
-    assert_eq!((reader.take(&mut log), log.newest_seq()), (None, 200));
+    assert_eq!(reader.take(&mut log), frame(99, 4, b"ld"));
+    let mut reader = Reader::after_seq(&mut log, 99).unwrap();
+    assert_eq!(reader.take(&mut log), frame(100, 6, b"last"));
+    // The numbers below mean nothing any more, although a frame has one of them.
+    for before in [7, 98] {
+        let mut reader = Reader::after_seq(&mut log, before).unwrap();
+        let Some(Item::Gap(gap)) = reader.take(&mut log) else { panic!("a gap comes first") };
+        assert_eq!((gap.from_seq, gap.to_seq, gap.to_offset), (Some(before + 1), 99, 3));
+        assert_eq!((gap.reason, gap.bytes()), (GapReason::Adopted, None));
+        assert_eq!(reader.take(&mut log), frame(99, 3, b"old"));
+    }
+    assert_eq!((Reader::after_seq(&mut log, 100).unwrap().take(&mut log), log.newest_seq()), (None, 100));
 }

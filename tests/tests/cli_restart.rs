@@ -16,7 +16,7 @@ use hangar_tests::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::{net::SocketAddr, process::Command};
+use std::{net::SocketAddr, process::Command, thread, time::Duration};
 
 const PROCESSES: &str = "/api/sandboxes/far/processes";
 
@@ -174,6 +174,43 @@ fn where_the_daemon_keeps_nothing_the_gap_is_said() {
         assert!(ended.stderr.contains("missing") || ended.stderr.contains("gone"), "{}", ended.stderr);
         let gap = &show(serving.client(), &process)["gap"];
         assert_eq!((&gap["reason"], gap.get("bytes")), (&json!("adopted"), None), "{gap}");
+    });
+}
+
+#[test]
+fn a_cursor_waits_until_its_sandbox_is_reached() {
+    launching("a_cursor_waits_until_its_sandbox_is_reached", || {
+        let envd = Running::start(|_| {});
+        let proxy = Proxy::start(envd.address());
+        let serving = serve(proxy.address());
+        let gate = Gate::new();
+        let command = format!("echo before; {}; echo after; exit 4", gate.wait());
+        let process = start(serving.client(), &json!({ "command": command }));
+        wait_until("it prints", || show(serving.client(), &process)["next"] == 7);
+        proxy.refuse(true);
+        let serving = restart(serving, proxy.address(), |_| ());
+        let client = serving.client();
+        thread::scope(|scope| {
+            let read = |path: String| scope.spawn(move || client.get(&path));
+            let stream = read(format!("{PROCESSES}/{process}/stream?since=7"));
+            let poll = read(format!("{PROCESSES}/{process}?since=7"));
+            thread::sleep(Duration::from_secs(1));
+            assert!(!stream.is_finished() && !poll.is_finished(), "they wait");
+            proxy.refuse(false);
+            let polled = poll.join().unwrap().json();
+            assert_eq!((&polled["output"], &polled["from"]), (&json!(""), &json!(7)));
+            gate.open();
+            let events = stream.join().unwrap().body;
+            assert!(
+                events.contains("after") && !events.contains("before") && !events.contains("gap"),
+                "{events}"
+            );
+        });
+        // Of one that is not reached nothing is known for a while.
+        proxy.refuse(true);
+        let serving = restart(serving, proxy.address(), |_| ());
+        let refused = serving.client().get(&format!("{PROCESSES}/{process}?since=7"));
+        assert_eq!(refused.refusal(), (503, "sandbox_unreachable".to_owned()));
     });
 }
 

@@ -106,6 +106,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "hangar is shutting down").retry_soon()
     }
 
+    /// 503: what is asked for is in a sandbox that was not reached yet.
+    pub fn sandbox_away() -> Self {
+        let message = "the sandbox was not reached since the server was started; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "sandbox_unreachable", message).retry_soon()
+    }
+
     /// 409: nothing runs in the sandbox until it is resumed.
     pub fn sandbox_paused() -> Self {
         Self::new(StatusCode::CONFLICT, "sandbox_paused", "the sandbox is paused; resume it first")

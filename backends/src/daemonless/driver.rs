@@ -3,12 +3,13 @@
 use super::{
     Shared,
     provider::{Ran, Running},
-    scripts::{Target, To},
+    scripts::{Asked, PIECE, Target, To},
 };
 use crate::{Handle, runtime::Deadline, sandbox::StartError};
+use bytes::Bytes;
 use hangar_core::{
     Time,
-    log::{Channel, GapReason},
+    log::{Channel, FRAME_MAX, GapReason},
     process::{Output, Process, Signal, Target as SignalTo},
     wire::detached::{Report, State},
 };
@@ -69,7 +70,7 @@ impl Driver {
         self.shared.release(&self.handle);
     }
 
-    /// Of a process that is detached. `adopts`: it was followed before, in frames with numbers below this.
+    /// Of a process that is detached. `adopts`: another server has followed it, in frames whose numbers are below this.
     pub(super) async fn process(mut self, adopts: Option<u64>) {
         self.handle.notice_readers();
         let mut looks = Looks::new(self.shared.runtime.now(), adopts);
@@ -165,7 +166,8 @@ impl Driver {
 
     /// Looks whether anything is left of a command that was asked to end.
     async fn count(&self) {
-        if let Ok(report) = self.shared.scripts.report(&self.target, 0, true).await
+        let asked = Asked { counted: true, ..Asked::default() };
+        if let Ok(report) = self.shared.scripts.report(&self.target, asked).await
             && report.members == Some(0)
         {
             self.handle.drive(Waker::noop(), Process::handle_group_gone);
@@ -174,27 +176,20 @@ impl Driver {
 
     /// Looks how a process is, and reads on.
     async fn look(&mut self, looks: &mut Looks) {
-        let from = self.handle.look(|process| process.log().end_offset());
-        let from = if looks.adopts.is_some() { 0 } else { from };
-        let report = self.shared.scripts.report(&self.target, from, self.is_ending).await;
+        let result = match looks.adopts {
+            Some(goes_on) => self.take_over(goes_on).await.map(|()| {
+                looks.adopts = None;
+                true
+            }),
+            None => self.read_on().await,
+        };
         let now = self.shared.runtime.now();
-        match report {
-            Ok(report) => {
-                if !self.is_it(&report) {
-                    tracing::warn!(
-                        process.id = self.target.id,
-                        "it has another number than it had: it is left alone"
-                    );
-                    self.target.pid = 0;
-                    self.handle.drive(Waker::noop(), Process::handle_lost);
-                    return;
-                }
-                self.target.pid = report.pid.unwrap_or(self.target.pid);
-                let is_behind = self.feed(report, looks.adopts.take());
-                looks.succeeded(now, is_behind);
-            }
+        match result {
+            Ok(is_behind) => looks.succeeded(now, is_behind),
             Err(error) => {
-                tracing::debug!(process.id = self.target.id, %error, "it cannot be looked after");
+                if looks.fails_since.is_none() {
+                    tracing::warn!(process.id = self.target.id, %error, "it cannot be looked after now");
+                }
                 if looks.failed(now, &error) {
                     self.handle.drive(Waker::noop(), Process::handle_lost);
                 }
@@ -202,39 +197,100 @@ impl Driver {
         }
     }
 
-    /// Whether it is the process that was started.
-    const fn is_it(&self, report: &Report) -> bool {
-        match report.pid {
-            Some(pid) => self.target.pid == 0 || pid == self.target.pid,
-            None => true,
+    /// Reads what follows. Returns whether there is more.
+    async fn read_on(&mut self) -> Result<bool, StartError> {
+        let (from, newest) =
+            self.handle.look(|process| (process.log().end_offset(), process.log().newest_seq()));
+        let asked = Asked { from, most: PIECE, seq: newest + 1, counted: self.is_ending };
+        let report = self.report(asked).await?;
+        Ok(report.is_some_and(|report| self.feed(&report)))
+    }
+
+    /// Reads what is kept of a process that another server has followed, in the frames of that as far as they are known: those
+    /// of the last piece that it gave out. Without any, the frames have numbers from `goes_on` on.
+    async fn take_over(&mut self, goes_on: u64) -> Result<(), StartError> {
+        let Some(report) = self.report(Asked { most: PIECE, ..Asked::default() }).await? else {
+            return Ok(());
+        };
+        let (pid, first, last) = (report.pid, report.first, report.last);
+        let before = match last {
+            Some((seq, end, _)) => self.read_until(report, end).await?.filter(|pieces| frames(pieces) < seq),
+            None => None,
+        };
+        let ts_ms = self.shared.runtime.wall_ms();
+        self.handle.drive(Waker::noop(), |process| {
+            process.handle_source_found();
+            process.handle_started(pid);
+            match (&before, last) {
+                (Some(pieces), Some((seq, ..))) => {
+                    process.handle_taken_over(seq - frames(pieces), first, seq);
+                    for data in pieces {
+                        process.handle_frame(CHANNEL, ts_ms, data);
+                    }
+                }
+                _ => process.handle_taken_over(goes_on, first, goes_on),
+            }
+        });
+        if let (Some(_), Some((seq, from, most))) = (before, last)
+            && let Some(report) = self.report(Asked { from, most, seq, ..Asked::default() }).await?
+        {
+            self.feed(&report);
         }
+        Ok(())
+    }
+
+    /// What is kept before a byte, in pieces; None where a part of that is gone.
+    async fn read_until(&mut self, mut report: Report, end: u64) -> Result<Option<Vec<Bytes>>, StartError> {
+        let (mut next, mut pieces) = (report.first, Vec::new());
+        while next < end {
+            let Some((_, data)) = report.piece.filter(|(offset, _)| *offset == next) else { return Ok(None) };
+            let len = usize::try_from(end - next).unwrap_or(usize::MAX).min(data.len());
+            next += len as u64;
+            pieces.push(data.slice(..len));
+            let asked = Asked { from: next, most: PIECE.min(end - next), ..Asked::default() };
+            let Some(more) = self.report(asked).await? else { return Ok(None) };
+            report = more;
+        }
+        Ok(Some(pieces).filter(|_| next == end))
+    }
+
+    /// Asks how it is. None where it is another by now, which is left alone.
+    async fn report(&mut self, asked: Asked) -> Result<Option<Report>, StartError> {
+        let report = self.shared.scripts.report(&self.target, asked).await?;
+        let known = Some(self.target.pid).filter(|pid| *pid != 0);
+        if let (Some(pid), Some(known)) = (report.pid, known)
+            && pid != known
+        {
+            let id = &self.target.id;
+            tracing::warn!(
+                process.id = id,
+                pid,
+                known,
+                "it has another number than it had: it is left alone"
+            );
+            self.target.pid = 0;
+            self.handle.drive(Waker::noop(), Process::handle_lost);
+            return Ok(None);
+        }
+        self.target.pid = report.pid.or(known).unwrap_or(0);
+        Ok(Some(report))
     }
 
     /// Tells the machine what a report says. Returns whether there was more to read.
-    fn feed(&self, report: Report, adopts: Option<u64>) -> bool {
+    fn feed(&self, report: &Report) -> bool {
         let ts_ms = self.shared.runtime.wall_ms();
         self.handle.drive(Waker::noop(), |process| {
-            if let Some(seq) = adopts {
-                process.handle_source_found();
-                process.handle_started(report.pid);
-                process.handle_taken_over(seq, report.first);
-            }
             let begins = report.piece.as_ref().map_or(report.first, |(offset, _)| *offset);
             if begins > process.log().end_offset() {
                 process.handle_output_lost(0, begins, GapReason::Evicted);
             }
-            let is_read = match &report.piece {
-                None => true,
-                Some((offset, data)) => {
-                    // Never: it was asked for what comes next.
-                    let known = process.log().end_offset().saturating_sub(*offset);
-                    let known = usize::try_from(known).unwrap_or(usize::MAX).min(data.len());
-                    process.handle_output(Channel::Stdout, ts_ms, &data[known..]);
-                    process.log().end_offset() >= report.end
+            if let Some((offset, data)) = &report.piece
+                && *offset == process.log().end_offset()
+            {
+                process.handle_frame(CHANNEL, ts_ms, data);
+                if process.log().end_offset() < report.end {
+                    return true;
                 }
-            };
-            if !is_read {
-                return true;
             }
             match report.state {
                 State::Running => {}
@@ -251,6 +307,14 @@ impl Driver {
             false
         })
     }
+}
+
+/// What both outputs of a process are here.
+const CHANNEL: Channel = Channel::Stdout;
+
+/// How many frames pieces are.
+fn frames(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|data| data.len().div_ceil(FRAME_MAX) as u64).sum()
 }
 
 /// When it is looked after a process.

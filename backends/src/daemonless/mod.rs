@@ -169,7 +169,7 @@ impl Sandbox for DaemonlessSandbox {
         let handle = Handle::new(id.clone(), Process::new(process, shared.runtime.now()));
         shared.insert(&handle, true).ok()?;
         handle.drive(Waker::noop(), |process| {
-            process.handle_source_lost();
+            process.handle_adopted();
             process.handle_stdin_closed();
             if pid.is_some() || exit.is_some() {
                 process.handle_started(pid);

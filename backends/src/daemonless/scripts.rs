@@ -37,8 +37,21 @@ const SHELL: &str = r#"command -v bash >/dev/null && exec bash -lc -- "$1"; exec
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes of output in one report.
-pub(super) const PIECE: usize = 256 * 1024;
-const _: () = assert!(PIECE < MAX_HELD, "a report is kept as a whole");
+pub(super) const PIECE: u64 = 256 * 1024;
+const _: () = assert!(PIECE < MAX_HELD as u64, "a report is kept as a whole");
+
+/// What is asked for of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// The byte from which on.
+    pub(super) from: u64,
+    /// How many of them at the most; none for 0.
+    pub(super) most: u64,
+    /// The number of the frame that they will be; 0 where they are not given out, and that is not to be noted.
+    pub(super) seq: u64,
+    /// How many are left of it.
+    pub(super) counted: bool,
+}
 
 /// Runs scripts in a sandbox.
 pub(super) struct Scripts {
@@ -108,14 +121,12 @@ impl Scripts {
         parse_start(&ran.output.bytes(Channel::Stdout)).ok_or_else(|| failed(&ran))
     }
 
-    /// How a process is, and what it printed from a byte on; `counted`: and how many are left of it.
-    pub(super) async fn report(
-        &self,
-        target: &Target,
-        from: u64,
-        counted: bool,
-    ) -> Result<Report, StartError> {
-        let mut words = vec![target.id.clone(), target.pid.to_string(), from.to_string(), PIECE.to_string()];
+    /// How a process is, and what it printed.
+    pub(super) async fn report(&self, target: &Target, asked: Asked) -> Result<Report, StartError> {
+        let Asked { from, most, seq, counted } = asked;
+        let numbers = [u64::from(target.pid), from, most, seq].map(|number| number.to_string());
+        let mut words = vec![target.id.clone()];
+        words.extend(numbers);
         words.extend(counted.then(|| "counted".to_owned()));
         let ran = self.ask(target, REPORT, words).await?;
         parse_report(&ran.output.bytes(Channel::Stdout)).map_err(|error| {

@@ -224,7 +224,7 @@ impl Sandbox for EnvdSandbox {
         let handle = Handle::new(id, Process::new(process, shared.runtime.now()));
         shared.insert(&handle).ok()?;
         handle.drive(Waker::noop(), |process| {
-            process.handle_source_lost();
+            process.handle_adopted();
             if pid.is_some() || exit.is_some() {
                 process.handle_started(pid);
             }

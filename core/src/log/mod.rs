@@ -138,6 +138,8 @@ pub struct Log {
     state: State,
     /// Bytes that a reader who comes is given of what is kept.
     replay: u64,
+    /// Frames below this may have had other numbers.
+    known_seq: u64,
     /// The last place where output was lost on its way here.
     lost: Option<Lost>,
 }
@@ -166,6 +168,7 @@ impl Log {
             next_offset: 0,
             state: State::Open,
             replay: u64::MAX,
+            known_seq: 0,
             lost: None,
         }
     }
@@ -236,12 +239,13 @@ impl Log {
         self.lost = Some(Lost { seq: self.next_seq, offset: self.next_offset, reason });
     }
 
-    /// The first frame is `seq`, at the byte `offset`: whoever had the log before may have given its frames other numbers,
-    /// up to this one. Nothing changes once something was printed.
-    pub fn begin_at(&mut self, seq: u64, offset: u64) {
+    /// The first frame is `seq`, at the byte `offset`. Frames below `known` may have had other numbers with whoever had the
+    /// log before: who comes with one of those is told of a gap. Nothing changes once something was printed.
+    pub fn begin_at(&mut self, seq: u64, offset: u64, known: u64) {
         if self.state != State::Ended && self.newest_seq() == 0 {
             (self.next_seq, self.next_offset) = (seq.max(1), offset);
-            self.lost = Some(Lost { seq: self.next_seq, offset, reason: GapReason::Adopted });
+            self.known_seq = known.max(self.next_seq);
+            self.lost = Some(Lost { seq: self.known_seq, offset, reason: GapReason::Adopted });
         }
     }
 

@@ -152,7 +152,7 @@ impl Reader {
             return Ok(Self::newest(log));
         }
         let (next, oldest) = (seq + 1, Self::oldest(log));
-        if next < oldest.seq {
+        if next < oldest.seq.max(log.known_seq) {
             return Ok(Self { behind: Some(Behind::Seq(next)), ..oldest });
         }
         let index = usize::try_from(next - log.oldest_seq()).unwrap_or(usize::MAX);

@@ -36,6 +36,8 @@ pub struct Process {
     told_to_end: bool,
     /// What it prints cannot be read now.
     source_lost: bool,
+    /// What it printed before is not known yet.
+    is_unfound: bool,
     tty: Option<TtySize>,
     /// The size is to be told to the terminal.
     resized: bool,
@@ -105,6 +107,7 @@ impl Process {
             signals: VecDeque::new(),
             told_to_end: false,
             source_lost: false,
+            is_unfound: false,
             tty: config.tty,
             resized: false,
             timeout_at: config.timeout.map(|timeout| now + timeout),
@@ -173,10 +176,16 @@ impl Process {
         self.audience.handle_printed();
     }
 
-    /// Its output was read by somebody else until now, who had given its frames numbers below `seq`: it is read on from the
-    /// byte `offset`.
-    pub fn handle_taken_over(&mut self, seq: u64, offset: u64) {
-        self.log.begin_at(seq, offset);
+    /// Somebody else has followed it until now. What it printed is not known before
+    /// [`handle_source_found`](Self::handle_source_found).
+    pub fn handle_adopted(&mut self) {
+        self.source_lost = true;
+        self.is_unfound = true;
+    }
+
+    /// What is known of what it printed: see [`Log::begin_at`].
+    pub fn handle_taken_over(&mut self, seq: u64, offset: u64, known: u64) {
+        self.log.begin_at(seq, offset, known);
     }
 
     /// What it prints cannot be read until [`handle_source_found`](Self::handle_source_found): no time to drain passes.
@@ -187,6 +196,7 @@ impl Process {
     /// What it prints can be read again.
     pub fn handle_source_found(&mut self) {
         self.source_lost = false;
+        self.is_unfound = false;
     }
 
     /// All its outputs are at their end.
@@ -482,6 +492,7 @@ impl Process {
 
     fn end_output(&mut self) {
         self.source = Source::Ended;
+        self.is_unfound = false;
         self.log.end();
     }
 

@@ -5,6 +5,7 @@
 //! state running          or `state exited CODE`, or `state lost`
 //! pid 4711
 //! members 3              where it was asked for
+//! last 4 0 7             the last piece that was given out before: SEQ OFFSET LEN
 //! output open 0 12       or `output ended FIRST END`: what is kept, from byte to byte
 //! data 7                 where there is some: all that follows are the bytes from there on
 //! ```
@@ -27,6 +28,8 @@ pub struct Report {
     pub first: u64,
     /// The byte after the last one.
     pub end: u64,
+    /// The last piece that was given out before: the number of its first frame, the byte where it begins, and its length.
+    pub last: Option<(u64, u64, u64)>,
     /// A piece of what it printed, and where it begins.
     pub piece: Option<(u64, Bytes)>,
 }
@@ -58,7 +61,8 @@ pub enum BadReport {
 
 /// Reads a report. Of a line that is there twice the last one counts.
 pub fn parse_report(text: &Bytes) -> Result<Report, BadReport> {
-    let (mut state, mut output, mut pid, mut members, mut piece) = (None, None, None, None, None);
+    let (mut state, mut output, mut pid, mut members) = (None, None, None, None);
+    let (mut last, mut piece) = (None, None);
     let mut at = 0;
     while at < text.len() {
         let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |len| at + len);
@@ -76,6 +80,9 @@ pub fn parse_report(text: &Bytes) -> Result<Report, BadReport> {
             (Some("output"), Some(said @ ("open" | "ended")), Some(first), Some(end), None) => {
                 output = Some((said == "ended", number(first)?, number(end)?));
             }
+            (Some("last"), Some(seq), Some(offset), Some(len), None) => {
+                last = Some((number(seq)?, number(offset)?, number(len)?));
+            }
             (Some("data"), Some(offset), None, ..) => {
                 let offset = number(offset)?;
                 piece = Some((offset, text.slice(at..))).filter(|(_, bytes)| !bytes.is_empty());
@@ -85,7 +92,16 @@ pub fn parse_report(text: &Bytes) -> Result<Report, BadReport> {
         }
     }
     let (is_output_ended, first, end) = output.ok_or(BadReport::NoOutput)?;
-    Ok(Report { state: state.ok_or(BadReport::NoState)?, pid, members, is_output_ended, first, end, piece })
+    Ok(Report {
+        state: state.ok_or(BadReport::NoState)?,
+        pid,
+        members,
+        is_output_ended,
+        first,
+        end,
+        last,
+        piece,
+    })
 }
 
 /// A number up to [`MAX_NUMBER`].

@@ -225,6 +225,12 @@ async fn serve(runtime: Arc<dyn Runtime>, parts: Parts) -> End {
     ready.send((Arc::clone(&plane), Arc::clone(service.mcp_sessions()), address)).unwrap();
     let server = hangar_transports::server::Server::of(service);
     let killed = server.run(listener, shutdown.notified(), hurry.notified()).await;
+    if on == On::Daemonless {
+        // What is detached there outlives servers, and is not to outlive the test.
+        for entry in plane.sandboxes().all() {
+            entry.sandbox().destroy().await.unwrap();
+        }
+    }
     // Aborted connections let go of their streams in their own tasks.
     let left = || (plane.streams().len(), plane.streams().leased());
     for _ in 0..500 {

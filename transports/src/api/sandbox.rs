@@ -104,3 +104,41 @@ impl<'a> ListView<'a> {
         Self { sandboxes: entries.iter().map(|entry| View::from(&**entry)).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Map, Value, json};
+
+    /// The properties of a schema of the description that clients are given.
+    fn described(schema: &str) -> Map<String, Value> {
+        let description: Value = serde_json::from_str(include_str!("../rest/openapi.json")).unwrap();
+        description["components"]["schemas"][schema]["properties"].as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn the_description_has_every_field_and_no_other() {
+        let view = View {
+            id: "id",
+            name: "name",
+            provider: "envd",
+            url: Some("url"),
+            workdir: Some("/"),
+            daemon: false,
+            state: "running",
+            created_at_ms: 1,
+        };
+        let shown = serde_json::to_value(view).unwrap();
+        let fields: Vec<_> = shown.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(fields, described("Sandbox").keys().cloned().collect::<Vec<_>>());
+        let request = described("SandboxRequest");
+        let all: Map<_, _> = request.keys().map(|field| (field.clone(), Value::Null)).collect();
+        assert!(serde_json::from_value::<CreateRequest>(all.into()).is_ok());
+        let unknown =
+            serde_json::from_value::<CreateRequest>(json!({ "kind": "local" })).err().unwrap().to_string();
+        for field in request.keys() {
+            assert!(unknown.contains(&format!("`{field}`")), "{unknown}");
+        }
+        assert_eq!(unknown.matches('`').count() / 2, request.len() + 1, "{unknown}");
+    }
+}

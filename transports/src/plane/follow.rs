@@ -10,7 +10,7 @@ use crate::{ApiError, http::Connection, metrics::Kind};
 use hangar_backends::{
     Runtime,
     handle::Reading,
-    runtime::{Deadline, sleep_until},
+    runtime::{Deadline, sleep_until, until},
 };
 use hangar_core::{
     Close, Time,
@@ -22,6 +22,7 @@ use hangar_core::{
 };
 use hyper::StatusCode;
 use std::{
+    future::poll_fn,
     sync::{Arc, Weak, atomic::AtomicU64},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -32,6 +33,9 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often those that follow are looked at for that.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a client with a cursor waits for a process to be found that another server has followed.
+const FOUND_WITHIN: Duration = Duration::from_secs(10);
 
 /// Lines of a screenful at the least.
 const SCREEN_LINES: u64 = 24;
@@ -134,14 +138,28 @@ pub struct Following {
 }
 
 impl Plane {
+    /// Waits until it is known what a cursor means, where another server has followed the process before and its sandbox
+    /// was not reached since.
+    pub(super) async fn know(&self, background: &Background, start: Start) -> Result<(), ApiError> {
+        let is_cursor = matches!(start, Start::Offset(1..) | Start::AfterSeq(1..));
+        if !is_cursor || !background.handle().look(Process::is_unfound) {
+            return Ok(());
+        }
+        let reading = background.handle().reader();
+        let found = poll_fn(|cx| reading.poll_until(cx.waker(), |process| !process.is_unfound()));
+        let found = until(&*self.runtime, self.runtime.now() + FOUND_WITHIN, found).await;
+        found.ok_or_else(ApiError::sandbox_away)
+    }
+
     /// Follows a process.
-    pub fn follow(
+    pub async fn follow(
         self: &Arc<Self>,
         caller: &Caller,
         background: &Arc<Background>,
         following: Following,
     ) -> Result<FollowStream, ApiError> {
         let Following { start, encoding, paced, leased, connection } = following;
+        self.know(background, start).await?;
         self.recheck(caller)?;
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());

@@ -65,6 +65,7 @@ impl Plane {
         wait: Duration,
         mut open: Option<Open>,
     ) -> Result<Page, ApiError> {
+        self.know(background, start).await?;
         let now = self.runtime.now();
         let reading = background.handle().reader();
         let begin = |process: &mut Process| -> Result<Attach, CursorAhead> {

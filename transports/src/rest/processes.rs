@@ -101,13 +101,13 @@ pub(super) async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// What the process prints, as events.
-pub(super) fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+pub(super) async fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let (caller, background) = call.process()?;
     let query = Query::of(call.request.uri().query(), &["since", "encoding"])?;
     let start = call.event_cursor(&query)?.map_or(Start::Oldest, Start::Offset);
     let connection = Some(Arc::clone(&call.connection));
     let following = Following::streamed(start, encoding(&query)?, connection);
-    let stream = call.plane.follow(&caller, &background, following)?;
+    let stream = call.plane.follow(&caller, &background, following).await?;
     Ok(events(Body::Follow(Box::new(EventBody::new(stream)))))
 }
 

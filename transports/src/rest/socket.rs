@@ -22,7 +22,7 @@ use hyper::{
 };
 use tungstenite::handshake::derive_accept_key;
 
-pub(super) fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+pub(super) async fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let key = call.websocket_key()?;
     let query = Query::of(call.request.uri().query(), &["token", "seq", "tail"])?;
     let token = query.get("token").unwrap_or_default();
@@ -36,11 +36,10 @@ pub(super) fn open(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         Mode::Attach => Start::Screen(background.view().tty),
     });
     // Without the connection: the session decides itself when its client is given up, and says so.
-    let stream = call.plane.follow(
-        ticket.caller(),
-        &background,
-        Following::streamed(start, Encoding::Base64, None),
-    )?;
+    let stream = call
+        .plane
+        .follow(ticket.caller(), &background, Following::streamed(start, Encoding::Base64, None))
+        .await?;
     call.plane.redeem(token)?;
     call.connection.upgrade(Box::new(Upgrade::new(stream, ticket.mode())));
     let mut response = Response::new(Body::empty());

@@ -1,6 +1,7 @@
-# Says how a process is, and what it printed. Arguments: its id, its number, the byte to go on at, and how many at the
-# most; with a fifth also how many of it are left. The output comes last, after `data OFFSET` and a newline.
-id=$1 pid=$2 from=$3 most=$4
+# Says how a process is, and what it printed. Arguments: its id, its number, the byte to go on at, how many at the most,
+# and the number of the frame that they will be, or 0: whoever asks next is told of the last frame that was given out. With a
+# sixth argument it says also how many are left of it. The output comes last, after `data OFFSET` and a newline.
+id=$1 pid=$2 from=$3 most=$4 seq=$5
 base=${HOME:-/}/.hangar/bg/$id
 
 lives() {
@@ -26,7 +27,7 @@ else
     echo 'state running'
 fi
 echo "pid $pid"
-[ $# -lt 5 ] || echo "members $(grep -l "HANGAR_PROCESS_ID=$id" /proc/[0-9]*/environ 2>/dev/null | wc -l)"
+[ $# -lt 6 ] || echo "members $(grep -l "HANGAR_PROCESS_ID=$id" /proc/[0-9]*/environ 2>/dev/null | wc -l)"
 if [ -e "$base.end" ] || [ -n "$gone" ]; then ended=ended; else ended=open; fi
 
 # The file that holds the byte, or the first one after it.
@@ -44,11 +45,18 @@ for file in "$base.out" "$base.out".*; do
 done
 name() { if [ "$1" = 0 ]; then echo "$base.out"; else echo "$base.out.$1"; fi; }
 size() { wc -c 2>/dev/null <"$(name "$1")" || echo 0; }
+[ -s "$base.at" ] && { read -r noted <"$base.at"; echo "last $noted"; }
 [ -n "$first" ] || { echo "output $ended 0 0"; exit; }
 end=$(size "$last")
 echo "output $ended $first $((last + end))"
 [ -n "$before" ] && [ "$from" -lt $((before + $(size "$before"))) ] || before=$after
 [ -n "$before" ] || exit 0
 [ "$from" -ge "$before" ] || from=$before
+len=$((before + $(size "$before") - from))
+[ "$len" -le "$most" ] || len=$most
+if [ "$seq" != 0 ] && [ "$len" -gt 0 ]; then
+    # Before it is given out. Where that cannot be noted, what is noted is wrong.
+    { echo "$seq $from $len" >"$base.at.new" && mv "$base.at.new" "$base.at"; } 2>/dev/null || rm -f "$base.at"
+fi
 echo "data $from"
-tail -c +$((from - before + 1)) "$(name "$before")" | head -c "$most"
+tail -c +$((from - before + 1)) "$(name "$before")" | head -c "$len"

@@ -30,6 +30,11 @@ impl Process {
         self.life == Life::Running
     }
 
+    /// Whether it was [adopted](Self::handle_adopted), and what it printed is not known yet: nor is what a cursor means.
+    pub const fn is_unfound(&self) -> bool {
+        self.is_unfound
+    }
+
     /// Whether its end is known and no output will come.
     pub fn is_over(&self) -> bool {
         self.exit_status().is_some() && self.log.is_ended()

@@ -183,7 +183,7 @@ pub(super) async fn call(
 ) -> Result<Reply, ApiError> {
     let value = match arguments::<Action>(json)?.action.as_str() {
         "start" => start(plane, context, arguments(json)?).await?,
-        "attach" => return attach::call(plane, context, arguments(json)?, wants_progress),
+        "attach" => return attach::call(plane, context, arguments(json)?, wants_progress).await,
         "input" => input(plane, context, arguments(json)?)?,
         "kill" => kill(plane, context, arguments(json)?).await?,
         "list" => list(plane, context, arguments(json)?)?,

@@ -35,7 +35,7 @@ pub(super) struct Arguments {
 }
 
 /// Reads a process, and waits for more of it.
-pub(super) fn call(
+pub(super) async fn call(
     plane: &Arc<Plane>,
     context: &RequestContext,
     arguments: Arguments,
@@ -56,7 +56,7 @@ pub(super) fn call(
         leased: wants_progress || wait_seconds > 0.0,
         connection: context.connection.clone(),
     };
-    let stream = plane.follow(&context.caller, &background, following).map_err(|error| {
+    let stream = plane.follow(&context.caller, &background, following).await.map_err(|error| {
         // What is wrong with it is the one number that it was given.
         if error.code() == "cursor_ahead" {
             ApiError::bad_field("since", "cursor_ahead", format!("since: {error}"))
