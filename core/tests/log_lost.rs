@@ -40,10 +40,15 @@ fn what_is_lost_is_told_once_to_each_reader() {
     let (mut slow, mut quick) = (Reader::oldest(&mut log), Reader::newest(&mut log));
     log.skip_to(9, 50, GapReason::Disconnected);
     log.append_frame(Channel::Stdout, 7, b"after");
-    // What was held is gone as well: it has one hole, not two.
-    assert_eq!(slow.take(&mut log), lost((1, 0), (9, 50), GapReason::Disconnected));
-    assert_eq!(quick.take(&mut log), lost((2, 5), (9, 50), GapReason::Disconnected));
-    for mut reader in [slow, quick, Reader::oldest(&mut log)] {
+    // What was there before is still there.
+    let mut first = Reader::oldest(&mut log);
+    for reader in [&mut slow, &mut first] {
+        assert_eq!(reader.take(&mut log), frame(1, 0, b"12345"));
+    }
+    for reader in [&mut slow, &mut first, &mut quick] {
+        assert_eq!(reader.take(&mut log), lost((2, 5), (9, 50), GapReason::Disconnected));
+    }
+    for mut reader in [slow, quick, first] {
         assert_eq!(reader.take(&mut log), frame(9, 50, b"after"));
         assert_eq!(reader.take(&mut log), None);
     }
@@ -53,6 +58,19 @@ fn what_is_lost_is_told_once_to_each_reader() {
     assert!(matches!(late.take(&mut log), Some(Item::Gap(gap)) if gap.reason == GapReason::Disconnected));
     let mut there = Reader::after_seq(&mut log, 8).unwrap();
     assert_eq!(there.take(&mut log), frame(9, 50, b"after"));
+    // A character that was cut there is not made of what came after.
+    assert!(Reader::at_offset(&mut log, 50).unwrap().decoder(&log, Channel::Stdout).is_empty());
+}
+
+#[test]
+fn a_character_does_not_go_on_behind_what_is_lost() {
+    let mut log = Log::new(RING);
+    log.append_frame(Channel::Stdout, 7, b"a\xe2\x82");
+    assert!(!Reader::newest(&mut log).decoder(&log, Channel::Stdout).is_empty());
+    log.skip_to(2, 50, GapReason::Disconnected);
+    assert!(Reader::newest(&mut log).decoder(&log, Channel::Stdout).is_empty());
+    log.append_frame(Channel::Stdout, 7, b"\xe2");
+    assert!(!Reader::newest(&mut log).decoder(&log, Channel::Stdout).is_empty());
 }
 
 #[test]
@@ -92,7 +110,7 @@ fn nothing_goes_back_and_nothing_follows_the_end() {
     log.skip_to(40, 5, GapReason::Evicted);
     assert_eq!((log.newest_seq(), log.end_offset(), log.held()), (1, 5, 5), "nothing was lost");
     log.skip_to(0, 6, GapReason::Evicted);
-    assert_eq!((log.newest_seq(), log.end_offset(), log.held()), (1, 6, 0));
+    assert_eq!((log.newest_seq(), log.end_offset(), log.held()), (1, 6, 5));
     log.end();
     log.skip_to(7, 10, GapReason::Evicted);
     assert_eq!((log.newest_seq(), log.end_offset()), (1, 6));

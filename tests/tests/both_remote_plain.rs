@@ -61,6 +61,14 @@ fn what_was_printed_while_it_was_cut_off_is_a_gap(on: On) {
     assert_eq!(shown["output"], "three\n");
     // The cursors go on.
     assert!(gap["to_offset"].as_u64() > Some(4), "{gap}");
+    // What was kept before is kept, and is given up to there.
+    let all = far.show(&process, "?since=0");
+    assert_eq!((&all["output"], &all["next"], &all["truncated"]), (&json!("one\n"), &json!(4), &json!(true)));
+    assert_eq!(all["gap"], Value::Null);
+    let path = format!("{PROCESSES}/{process}/stream?since=0");
+    let events = far.client().get(&path).body;
+    let order = ["one", "event: gap", "three"].map(|part| events.find(part));
+    assert!(order.is_sorted() && order[0].is_some(), "{events}");
 }
 
 fn a_streamed_command_that_is_cut_off_has_failed(on: On) {

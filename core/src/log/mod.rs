@@ -140,11 +140,13 @@ pub struct Log {
     replay: u64,
     /// Frames below this may have had other numbers.
     known_seq: u64,
-    /// The last place where output was lost on its way here.
+    /// Where output was lost on its way here, among what is kept: oldest first.
+    holes: VecDeque<Lost>,
+    /// The last such place of those before that.
     lost: Option<Lost>,
 }
 
-/// Output that never came: all before this place that is not kept.
+/// Output that never came: from the end of the frame before it up to this place.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
     /// The first frame after it.
@@ -169,6 +171,7 @@ impl Log {
             state: State::Open,
             replay: u64::MAX,
             known_seq: 0,
+            holes: VecDeque::new(),
             lost: None,
         }
     }
@@ -224,19 +227,39 @@ impl Log {
         taken
     }
 
-    /// What comes next is the frame `seq`, at the byte `offset`: what is between was lost on its way here. What is held is
-    /// dropped, so that what is kept is in one piece. Nothing is lost, and nothing changes, where `offset` is not above the
-    /// [end](Self::end_offset); a lower `seq` counts as the one that comes next.
+    /// What comes next is the frame `seq`, at the byte `offset`: what is between was lost on its way here, and is a gap for
+    /// each reader. Nothing is lost, and nothing changes, where `offset` is not above the [end](Self::end_offset); a lower
+    /// `seq` counts as the one that comes next.
     pub fn skip_to(&mut self, seq: u64, offset: u64, reason: GapReason) {
         if self.state == State::Ended || offset <= self.next_offset {
             return;
         }
         self.seal();
-        (self.frames, self.block) = (VecDeque::new(), BytesMut::new());
-        self.held = 0;
         self.next_seq = self.next_seq.max(seq);
         self.next_offset = offset;
-        self.lost = Some(Lost { seq: self.next_seq, offset: self.next_offset, reason });
+        let hole = Lost { seq: self.next_seq, offset, reason };
+        match self.holes.back_mut() {
+            // One after the other is one.
+            Some(last) if self.frames.back().is_none_or(|frame| frame.end() < last.offset) => *last = hole,
+            Some(_) | None => self.holes.push_back(hole),
+        }
+        self.drop_holes();
+    }
+
+    /// Holes before all that is kept are no holes.
+    fn drop_holes(&mut self) {
+        let start = self.start_offset();
+        while let Some(hole) = self.holes.pop_front_if(|hole| hole.offset <= start) {
+            self.lost = Some(hole);
+        }
+    }
+
+    /// What a reader at `offset` gets next, where nothing is missing before it: the number of the frame, and its first byte.
+    fn next_from(&self, offset: u64) -> (u64, u64) {
+        let sealed = self.frames.get(self.frames.partition_point(|frame| frame.end() <= offset));
+        let growing =
+            || (self.next_seq, self.growing.as_ref().map_or(self.next_offset, |frame| frame.offset));
+        sealed.map_or_else(growing, |frame| (frame.seq, frame.offset))
     }
 
     /// The first frame is `seq`, at the byte `offset`. Frames below `known` may have had other numbers with whoever had the
@@ -261,6 +284,7 @@ impl Log {
         self.frames = VecDeque::new();
         self.block = BytesMut::new();
         self.held = 0;
+        self.drop_holes();
         if self.state == State::Open {
             self.state = State::Abandoned;
         }
@@ -278,6 +302,7 @@ impl Log {
             self.held -= oldest.data.len();
             self.frames.pop_front();
         }
+        self.drop_holes();
         if self.held == 0 {
             // Whoever prints a lot now and then costs nothing in between.
             (self.frames, self.block) = (VecDeque::new(), BytesMut::new());
@@ -324,7 +349,8 @@ impl Log {
 
     /// The offset of the oldest byte that is kept; [`end_offset`](Self::end_offset) where nothing is.
     pub fn start_offset(&self) -> u64 {
-        self.next_offset - self.held as u64
+        let growing = self.growing.as_ref().map_or(self.next_offset, |frame| frame.offset);
+        self.frames.front().map_or(growing, |frame| frame.offset)
     }
 
     /// The number of the newest frame, the growing one included; 0 before the first.
@@ -334,7 +360,7 @@ impl Log {
 
     /// The number of the oldest frame that is kept; one above the newest where none is.
     fn oldest_seq(&self) -> u64 {
-        self.next_seq - self.frames.len() as u64
+        self.frames.front().map_or(self.next_seq, |frame| frame.seq)
     }
 
     /// The first frame for readers who come, counted from the oldest that is kept.
@@ -362,6 +388,9 @@ impl Log {
             self.held -= oldest.data.len();
             self.frames.pop_front();
         }
+        if !self.holes.is_empty() {
+            self.drop_holes();
+        }
     }
 
     /// Takes the oldest frame out.
@@ -371,6 +400,7 @@ impl Log {
         }
         let frame = self.frames.pop_front()?;
         self.held -= frame.data.len();
+        self.drop_holes();
         Some(frame)
     }
 

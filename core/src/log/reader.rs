@@ -105,9 +105,9 @@ impl Reader {
 
     /// At the frame with this index among the sealed ones and the growing one, or at the end.
     fn at_index(log: &Log, index: usize) -> Self {
-        let frame = log.frames.get(index).map(|frame| frame.offset);
-        let growing = || log.growing.as_ref().filter(|_| index == log.frames.len()).map(|frame| frame.offset);
-        Self::at(log.oldest_seq() + index as u64, frame.or_else(growing).unwrap_or(log.next_offset))
+        let growing = || (log.next_seq, log.growing.as_ref().map_or(log.next_offset, |frame| frame.offset));
+        let (seq, offset) = log.frames.get(index).map_or_else(growing, |frame| (frame.seq, frame.offset));
+        Self::at(seq, offset)
     }
 
     /// At the oldest output that is kept, whatever is replayed: for a reader that is there from the start.
@@ -155,8 +155,13 @@ impl Reader {
         if next < oldest.seq.max(log.known_seq) {
             return Ok(Self { behind: Some(Behind::Seq(next)), ..oldest });
         }
-        let index = usize::try_from(next - log.oldest_seq()).unwrap_or(usize::MAX);
-        Ok(Self::at_index(log, index))
+        let index = log.frames.partition_point(|frame| frame.seq < next);
+        let reader = Self::at_index(log, index);
+        match index.checked_sub(1).and_then(|before| log.frames.get(before)) {
+            // The frame was lost on its way here.
+            Some(before) if next < reader.seq => Ok(Self { seq: next, offset: before.end(), ..reader }),
+            Some(_) | None => Ok(reader),
+        }
     }
 
     /// At the frame in which the last `lines` lines begin, or at a later one where those are more than `max_bytes`. A
@@ -223,12 +228,15 @@ impl Reader {
                 }
             },
             Retention::Ring { .. } => {
-                // A cursor at the end of the newest frame has its number, and that frame may be gone by now.
-                let mut index = usize::try_from(self.seq.saturating_sub(log.oldest_seq())).ok()?;
-                if log.frames.get(index).is_some_and(|frame| frame.end() <= self.offset) {
-                    // The cursor was at the end of a frame that grew no further.
-                    index += 1;
-                }
+                // Frames are in the order of their numbers, and most have the one that is expected. A cursor at the end of
+                // the newest frame has its number, and that frame may be gone by now.
+                let index = usize::try_from(self.seq.saturating_sub(log.oldest_seq())).ok()?;
+                let holds = |frame: &Frame| (frame.offset..frame.end()).contains(&self.offset);
+                let index = if log.frames.get(index).is_some_and(holds) {
+                    index
+                } else {
+                    log.frames.partition_point(|frame| frame.end() <= self.offset)
+                };
                 if index == log.frames.len() {
                     log.seal();
                 }
@@ -249,9 +257,13 @@ impl Reader {
     pub fn decoder(&self, log: &Log, channel: Channel) -> Decoder {
         let mut before = [0; 3];
         let mut free = before.len();
+        // No character goes on behind a hole.
+        let hole =
+            log.holes.iter().rev().find(|hole| hole.offset <= self.offset).map_or(0, |hole| hole.offset);
         let growing = log.growing.as_ref().map(|frame| (frame.channel, frame.offset, &log.block[..]));
         let sealed = log.frames.iter().rev().map(|frame| (frame.channel, frame.offset, &frame.data[..]));
-        for (_, offset, data) in growing.into_iter().chain(sealed).filter(|(printed, ..)| *printed == channel)
+        for (_, offset, data) in
+            growing.into_iter().chain(sealed).filter(|(printed, at, _)| *printed == channel && *at >= hole)
         {
             let len = usize::try_from(self.offset.saturating_sub(offset))
                 .map_or(data.len(), |len| len.min(data.len()));
@@ -271,7 +283,7 @@ impl Reader {
         let start = log.start_offset();
         let behind = self.behind.take();
         if self.offset >= start && behind.is_none() {
-            return None;
+            return self.skip_hole(log);
         }
         let (from_seq, from_offset) = match behind {
             None => (Some(self.seq), Some(self.offset)),
@@ -299,5 +311,17 @@ impl Reader {
         }
         self.reading = true;
         Some(Gap { from_seq, to_seq: self.seq, from_offset, to_offset: self.offset, reason })
+    }
+
+    /// Jumps over what never came, among what is kept.
+    fn skip_hole(&mut self, log: &Log) -> Option<Gap> {
+        let hole = log.holes.iter().find(|hole| hole.offset > self.offset)?;
+        let (to_seq, to_offset) = log.next_from(self.offset);
+        if to_offset <= self.offset {
+            return None;
+        }
+        let (from_seq, from_offset) = (Some(self.seq.min(to_seq)), Some(self.offset));
+        (self.seq, self.offset, self.reading) = (to_seq, to_offset, true);
+        Some(Gap { from_seq, to_seq, from_offset, to_offset, reason: hole.reason })
     }
 }

@@ -120,7 +120,11 @@ impl Page {
                     self.text.extend(text.pieces());
                     self.next = next;
                 }
-                // Only what was gone from the start: nothing is evicted while it is read.
+                // What comes after it is for the next one, which is told of it first.
+                Output::Gap(_) if self.next > self.from => {
+                    self.truncated = true;
+                    return;
+                }
                 Output::Gap(gap) => {
                     (self.from, self.next) = (gap.to_offset, gap.to_offset);
                     self.gap = Some(gap);

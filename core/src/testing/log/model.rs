@@ -27,8 +27,18 @@ pub(super) struct Model {
     abandoned: bool,
     /// What ends there or before was dropped.
     forgotten: u64,
-    /// What is before this frame and this byte, and not kept, never came.
-    lost: Option<(u64, u64, GapReason)>,
+    /// What never came.
+    holes: Vec<Hole>,
+}
+
+/// Bytes that never came.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    from: u64,
+    /// The byte and the frame that come next.
+    to: u64,
+    seq: u64,
+    reason: GapReason,
 }
 
 /// A reader, and where it has to be.
@@ -72,7 +82,7 @@ impl Model {
             ended: false,
             abandoned: false,
             forgotten: 0,
-            lost: None,
+            holes: Vec::new(),
         }
     }
 
@@ -130,7 +140,8 @@ impl Model {
         let start = self.log.start_offset();
         self.log.forget(offset);
         let now = self.log.start_offset();
-        assert!(start <= now && now <= start.max(offset), "dropped from {start} to {now}, of {offset}");
+        let next = self.hole_at(offset).map_or(offset, |hole| hole.to);
+        assert!(start <= now && now <= start.max(next), "dropped from {start} to {now}, of {offset}");
         assert!(offset < self.end || self.log.held() == 0, "all was to be dropped");
         let dropped = self.frames.values().filter(|(_, end)| (now + 1..=offset).contains(end));
         assert_eq!(dropped.count(), 0, "kept from {now} on, of {offset}");
@@ -140,18 +151,24 @@ impl Model {
         self.forgotten = self.forgotten.max(offset);
     }
 
-    /// What is held is dropped, and the next frame is the one that was said.
+    /// What is held stays, and the next frame is the one that was said.
     fn skip(&mut self, bytes: u64, frames: u64, known: bool) {
         let reason = if known { GapReason::Evicted } else { GapReason::Disconnected };
-        let seq = self.log.newest_seq() + 1 + frames;
+        let (seq, held) = (self.log.newest_seq() + 1 + frames, self.log.held());
         self.log.skip_to(seq, self.end + bytes, reason);
         if self.ended || bytes == 0 {
             return;
         }
         self.sealed.insert(self.end);
+        let from = self.end;
         self.end += bytes;
-        self.lost = Some((seq, self.end, reason));
-        assert_eq!((self.log.held(), self.log.newest_seq()), (0, seq - 1));
+        let hole = Hole { from, to: self.end, seq, reason };
+        match self.holes.last_mut() {
+            // One after the other is one.
+            Some(last) if last.to == from => *last = Hole { from: last.from, ..hole },
+            Some(_) | None => self.holes.push(hole),
+        }
+        assert_eq!((self.log.held(), self.log.newest_seq()), (held, seq - 1));
         // Neither goes back.
         self.log.skip_to(0, 0, reason);
         assert_eq!((self.log.newest_seq(), self.log.end_offset()), (seq - 1, self.end));
@@ -206,8 +223,9 @@ impl Model {
         }
         let (start, from) = (self.log.start_offset(), self.end.saturating_sub(self.replay));
         let offset = reader.offset();
+        let next = self.hole_at(from).map_or(from, |hole| hole.to);
         assert!(
-            start <= offset && offset <= start.max(from),
+            start <= offset && offset <= start.max(next),
             "replayed from {offset}, of {start} and {from}"
         );
         Place { ends_after: from, ..Place::at(reader, offset) }
@@ -263,12 +281,10 @@ impl Model {
         let reader = Reader::tail(&mut self.log, lines, max);
         self.sealed.insert(self.end);
         let offset = reader.offset();
-        assert!(offset >= oldest && self.end - offset <= max as u64, "{max} bytes of tail from {offset}");
+        let len = |from: u64| self.end - from - self.missing_after(from);
+        assert!(offset >= oldest && len(offset) <= max as u64, "{max} bytes of tail from {offset}");
         let begun = self.lines_begun(offset);
-        assert!(
-            begun >= lines || offset == oldest || self.end - oldest > max as u64,
-            "{begun} of {lines} lines"
-        );
+        assert!(begun >= lines || offset == oldest || len(oldest) > max as u64, "{begun} of {lines} lines");
         let index = self.add(Place::at(reader, offset));
         if self.take(index) {
             let place = &self.readers[index];
@@ -278,8 +294,18 @@ impl Model {
 
     /// Lines that begin in the bytes from `offset` on, where the last one may have no end.
     fn lines_begun(&self, offset: u64) -> u64 {
-        (offset.saturating_sub(1)..self.end.saturating_sub(1)).filter(|offset| byte(*offset) == b'\n').count()
-            as u64
+        let all = offset.saturating_sub(1)..self.end.saturating_sub(1);
+        all.filter(|offset| byte(*offset) == b'\n' && self.hole_at(*offset).is_none()).count() as u64
+    }
+
+    /// The hole that a byte is in.
+    fn hole_at(&self, offset: u64) -> Option<Hole> {
+        self.holes.iter().copied().find(|hole| (hole.from..hole.to).contains(&offset))
+    }
+
+    /// How many bytes from one on never came.
+    fn missing_after(&self, offset: u64) -> u64 {
+        self.holes.iter().map(|hole| hole.to.max(offset) - hole.from.max(offset)).sum()
     }
 
     pub(super) fn end(&mut self) {
@@ -298,6 +324,7 @@ impl Model {
     /// A reader takes what comes next. False where there is nothing.
     fn take(&mut self, index: usize) -> bool {
         let (start, held) = (self.log.start_offset(), self.log.held() as u64);
+        let hole = self.hole_at(self.readers[index].offset);
         let place = &mut self.readers[index];
         assert_eq!(
             place.reader.has_next(&self.log),
@@ -308,9 +335,14 @@ impl Model {
         assert_eq!(place.reader.is_behind(&self.log), place.offset < start);
         let item = place.reader.take(&mut self.log);
         match item {
-            None => assert_eq!(place.offset, self.end, "nothing comes, at {} of {}", place.offset, self.end),
+            None => {
+                assert_eq!(place.offset, self.end, "nothing comes, at {} of {}", place.offset, self.end);
+            }
             Some(Item::Gap(gap)) => {
-                check_gap(place, gap, start, held, self.lost);
+                match hole.filter(|_| place.behind.is_none() && place.offset >= start) {
+                    Some(hole) => check_hole(place, gap, hole),
+                    None => check_gap(place, gap, start, held, &self.holes),
+                }
                 (place.offset, place.seq, place.behind) = (gap.to_offset, Some(gap.to_seq), None);
                 place.reading = true;
             }
@@ -326,6 +358,10 @@ impl Model {
         assert!(place.offset >= start, "the bytes at {} are gone, and there was no gap", place.offset);
         assert_eq!(frame.offset, place.offset, "where it goes on");
         assert!(place.behind.is_none(), "it was not told what is gone");
+        assert!(
+            !self.holes.iter().any(|hole| hole.from < frame.end() && frame.offset < hole.to),
+            "it has what never came"
+        );
         assert!(frame.end() > place.ends_after, "more is replayed than whole frames of the last bytes");
         place.ends_after = 0;
         assert!((1..=FRAME_MAX).contains(&frame.data.len()), "a frame of {}", frame.data.len());
@@ -370,7 +406,8 @@ impl Model {
     pub(super) fn check(&mut self) {
         let log = &self.log;
         assert_eq!(log.end_offset(), self.end);
-        assert_eq!(log.start_offset() + log.held() as u64, self.end);
+        let start = log.start_offset();
+        assert_eq!(start + log.held() as u64 + self.missing_after(start), self.end);
         assert!(log.newest_seq() >= self.newest_seq, "the newest seq went back");
         self.newest_seq = log.newest_seq();
         let (held, frames) = (log.held(), log.held_frames());
@@ -388,8 +425,16 @@ impl Model {
     }
 }
 
+/// What never came is a gap of its own, from where the reader is.
+fn check_hole(place: &Place, gap: Gap, hole: Hole) {
+    assert_eq!((gap.from_offset, gap.to_offset), (Some(place.offset), hole.to), "{gap:?}");
+    assert_eq!((gap.to_seq, gap.reason), (hole.seq, hole.reason), "{gap:?}");
+    assert!(place.seq.is_none_or(|seq| gap.from_seq == Some(seq)), "{gap:?}");
+    assert!(gap.from_seq.is_none_or(|seq| seq <= gap.to_seq), "{gap:?}");
+}
+
 /// A gap is told exactly where something is gone, once, with its reason and its size.
-fn check_gap(place: &Place, gap: Gap, start: u64, held: u64, lost: Option<(u64, u64, GapReason)>) {
+fn check_gap(place: &Place, gap: Gap, start: u64, held: u64, holes: &[Hole]) {
     assert!(place.behind.is_some() || place.offset < start, "a gap where nothing is gone: {gap:?}");
     match place.behind {
         Some(from) => assert_eq!((gap.from_seq, gap.from_offset), from, "{gap:?}"),
@@ -402,18 +447,20 @@ fn check_gap(place: &Place, gap: Gap, start: u64, held: u64, lost: Option<(u64, 
     let is_known = gap.reason != GapReason::Disconnected;
     assert_eq!(gap.bytes(), gap.from_offset.filter(|_| is_known).map(|from| gap.to_offset - from));
     assert!(gap.from_seq.is_none_or(|seq| gap.to_seq >= seq));
-    let is_lost = |(seq, offset, _)| match (place.behind, gap.from_seq, gap.from_offset) {
-        (None | Some((None, _)), _, Some(from)) => from < offset,
-        (_, from, _) => from.is_some_and(|from| from < seq),
+    // The last one before what is kept.
+    let lost = holes.iter().rev().find(|hole| hole.to <= start);
+    let is_lost = |hole: &&Hole| match (place.behind, gap.from_seq, gap.from_offset) {
+        (None | Some((None, _)), _, Some(from)) => from < hole.to,
+        (_, from, _) => from.is_some_and(|from| from < hole.seq),
     };
     let slowness = if place.reading { GapReason::SlowConsumer } else { GapReason::Evicted };
-    let reason = lost.filter(|lost| is_lost(*lost)).map_or(slowness, |(.., reason)| reason);
+    let reason = lost.filter(is_lost).map_or(slowness, |hole| hole.reason);
     assert_eq!(gap.reason, reason, "{gap:?} with {lost:?} lost");
-    if !place.reading || lost.is_some_and(|(_, offset, _)| offset == start) {
+    if !place.reading || lost.is_some_and(|hole| hole.to == start) {
         assert_eq!(gap.to_offset, place.offset.max(start));
         return;
     }
-    if held > 0 {
+    if held > 0 && holes.iter().all(|hole| hole.to <= start) {
         assert!(gap.to_offset < start + held, "what is kept was left out: {gap:?}");
         assert!(gap.to_offset <= start + held / 2 + FRAME_MAX as u64, "resumed past the middle: {gap:?}");
     }
