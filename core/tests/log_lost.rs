@@ -56,6 +56,8 @@ fn what_is_lost_is_told_once_to_each_reader() {
     assert!(matches!(late.take(&mut log), Some(Item::Gap(gap)) if gap.reason == GapReason::Disconnected));
     let mut late = Reader::after_seq(&mut log, 7).unwrap();
     assert!(matches!(late.take(&mut log), Some(Item::Gap(gap)) if gap.reason == GapReason::Disconnected));
+    let mut before = Reader::after_seq(&mut log, 1).unwrap();
+    assert_eq!(before.take(&mut log), lost((2, 5), (9, 50), GapReason::Disconnected));
     let mut there = Reader::after_seq(&mut log, 8).unwrap();
     assert_eq!(there.take(&mut log), frame(9, 50, b"after"));
     // A character that was cut there is not made of what came after.

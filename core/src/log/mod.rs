@@ -228,14 +228,15 @@ impl Log {
     }
 
     /// What comes next is the frame `seq`, at the byte `offset`: what is between was lost on its way here, and is a gap for
-    /// each reader. Nothing is lost, and nothing changes, where `offset` is not above the [end](Self::end_offset); a lower
-    /// `seq` counts as the one that comes next.
+    /// each reader. Nothing is lost, and nothing changes, where `offset` is not above the [end](Self::end_offset). At
+    /// least one frame is lost, whatever `seq` is.
     pub fn skip_to(&mut self, seq: u64, offset: u64, reason: GapReason) {
         if self.state == State::Ended || offset <= self.next_offset {
             return;
         }
         self.seal();
-        self.next_seq = self.next_seq.max(seq);
+        // So that who comes after the frame before is told.
+        self.next_seq = seq.max(self.next_seq + 1);
         self.next_offset = offset;
         let hole = Lost { seq: self.next_seq, offset, reason };
         match self.holes.back_mut() {

@@ -158,8 +158,10 @@ impl Reader {
         let index = log.frames.partition_point(|frame| frame.seq < next);
         let reader = Self::at_index(log, index);
         match index.checked_sub(1).and_then(|before| log.frames.get(before)) {
-            // The frame was lost on its way here.
-            Some(before) if next < reader.seq => Ok(Self { seq: next, offset: before.end(), ..reader }),
+            // Whatever was lost comes after the frame.
+            Some(before) if next < reader.seq || before.seq + 1 == next => {
+                Ok(Self { seq: next, offset: before.end(), ..reader })
+            }
             Some(_) | None => Ok(reader),
         }
     }

@@ -154,8 +154,9 @@ impl Model {
     /// What is held stays, and the next frame is the one that was said.
     fn skip(&mut self, bytes: u64, frames: u64, known: bool) {
         let reason = if known { GapReason::Evicted } else { GapReason::Disconnected };
-        let (seq, held) = (self.log.newest_seq() + 1 + frames, self.log.held());
-        self.log.skip_to(seq, self.end + bytes, reason);
+        // At least one.
+        let (seq, held) = (self.log.newest_seq() + 1 + frames.max(1), self.log.held());
+        self.log.skip_to(self.log.newest_seq() + 1 + frames, self.end + bytes, reason);
         if self.ended || bytes == 0 {
             return;
         }
@@ -294,7 +295,9 @@ impl Model {
 
     /// Lines that begin in the bytes from `offset` on, where the last one may have no end.
     fn lines_begun(&self, offset: u64) -> u64 {
-        let all = offset.saturating_sub(1)..self.end.saturating_sub(1);
+        // The byte before it is one that came.
+        let before = self.hole_at(offset.saturating_sub(1)).map_or(offset, |hole| hole.from);
+        let all = before.saturating_sub(1)..self.end.saturating_sub(1);
         all.filter(|offset| byte(*offset) == b'\n' && self.hole_at(*offset).is_none()).count() as u64
     }
 
