@@ -28,6 +28,7 @@ on_both! {
     commands_run_where_and_as_whom_they_are_told
     a_daemon_asks_for_its_token
     a_sandbox_can_be_destroyed_without_its_daemon
+    a_restart_does_not_wait_for_who_is_away
 }
 
 fn a_sandbox_is_made_where_a_daemon_is(on: On) {
@@ -248,4 +249,18 @@ fn a_sandbox_can_be_destroyed_without_its_daemon(on: On) {
     assert_eq!(mark.named("sleep 777").len(), 1);
     far.come_back();
     mark.wait_until_gone();
+}
+
+fn a_restart_does_not_wait_for_who_is_away(on: On) {
+    let far = Far::new(on);
+    let process = far.start(&json!({ "command": "sleep 777" }));
+    far.leave();
+    let path = format!("/v1/sandboxes/far/processes/{process}/restart");
+    let refused = far.client().post(&path, &json!({}));
+    assert_eq!(refused.refusal(), (503, "sandbox_unreachable".to_owned()));
+    far.come_back();
+    // By KILL: the time to end by itself is over.
+    assert!(far.wait_until_ended(&process)["signal"].is_string());
+    let listed = far.client().get(PROCESSES).json();
+    assert_eq!(listed["processes"].as_array().unwrap().len(), 1, "it was not started again");
 }

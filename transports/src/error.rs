@@ -106,6 +106,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "hangar is shutting down").retry_soon()
     }
 
+    /// 503: a process that was told to end has not, as its sandbox cannot be reached, or the system does not let go of it.
+    pub fn still_ending() -> Self {
+        let message = "the process was told to end and has not; it was not started again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "sandbox_unreachable", message).retry_soon()
+    }
+
     /// 503: what is asked for is in a sandbox that was not reached yet.
     pub fn sandbox_away() -> Self {
         let message = "the sandbox was not reached since the server was started; try again";

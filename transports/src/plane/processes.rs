@@ -13,7 +13,10 @@ use super::{
     tokens::Caller,
 };
 use crate::ApiError;
-use hangar_backends::{Handle, runtime::sleep_until};
+use hangar_backends::{
+    Handle,
+    runtime::{sleep_until, until},
+};
 use hangar_core::{
     process::Process,
     table::{Ended, Key, Table, TooMany},
@@ -29,6 +32,9 @@ pub const KEEP_ENDED: Duration = Duration::from_secs(600);
 
 /// Processes that have ended and are listed, for each token.
 const MAX_ENDED: usize = 1000;
+
+/// How long a process that is started again may take to end: longer than it takes where its sandbox can be reached.
+const RESTART_WITHIN: Duration = Duration::from_secs(20);
 
 /// The background processes of a plane.
 #[derive(Debug)]
@@ -231,7 +237,10 @@ impl Plane {
         // To its end: who asked may leave between the two halves of it.
         self.to_its_end(async move {
             background.stop();
-            plane.over(&background).await;
+            let end = plane.runtime.now() + RESTART_WITHIN;
+            if until(&*plane.runtime, end, plane.over(&background)).await.is_none() {
+                return Err(ApiError::still_ending());
+            }
             plane.note_end(&background);
             // Time has passed.
             let entry = plane.place_for(&caller, background.sandbox().id(), background.call())?;
