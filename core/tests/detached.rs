@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hangar_core::{
     process::{Exit, StartFailure},
     testing,
-    wire::detached::{BadReport, Report, Start, State, exit_of_shell, parse_report, parse_start},
+    wire::detached::{BadReport, Last, Report, Start, State, exit_of_shell, parse_report, parse_start},
 };
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn a_report_is_lines_and_then_output() {
         is_output_ended: false,
         first: 5,
         end: 12,
-        last: Some((4, 0, 7)),
+        last: Some(Last { seq: 4, offset: 0, len: 7 }),
         piece: Some((7, Bytes::from_static(b"hi\n\xffstate lost\n"))),
     };
     assert_eq!(parse_report(&Bytes::from_static(text)), Ok(report));
@@ -62,7 +62,7 @@ fn a_start_says_what_came_of_it() {
     assert_eq!(parse_start(b"started 4711\n"), Some(Start::Started(4711)));
     let failure = StartFailure { code: 127, message: "no such: command not found".to_owned() };
     assert_eq!(parse_start(b"failed 127 no such: command not found\n"), Some(Start::Failed(failure)));
-    for other in ["", "started", "started x", "failed 127", "failed 256 x", "oops 3"] {
+    for other in ["", "started", "started x", "started 0", "failed 127", "failed 256 x", "oops 3"] {
         assert_eq!(parse_start(other.as_bytes()), None, "{other}");
     }
 }

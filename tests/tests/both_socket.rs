@@ -15,9 +15,7 @@ use serde_json::{Value, json};
 use std::{net::Shutdown, thread};
 
 on_each! {
-    a_client_that_comes_back_goes_on_after_its_frame
     nothing_is_lost_or_doubled_over_twenty_cuts
-    a_tail_is_as_many_lines
     what_is_gone_is_a_gap
     a_ticket_is_used_once
     what_cannot_be_opened_is_refused_before_it_is;
@@ -25,6 +23,8 @@ on_each! {
     input_waits_for_who_reads_late_and_holds_up_nothing_else
     ready_then_replay_then_live_then_the_end
     without_a_log_there_is_only_what_comes
+    a_tail_is_as_many_lines
+    a_client_that_comes_back_goes_on_after_its_frame
 }
 
 /// A process whose lines were read one by one, so that they are frames, with all that it printed.

@@ -2,14 +2,17 @@
 
 use super::{
     Shared,
+    looks::{Looks, Taking},
     provider::{Ran, Running},
     scripts::{Asked, PIECE, Target, To},
 };
-use crate::{Handle, runtime::Deadline, sandbox::StartError};
-use bytes::Bytes;
+use crate::{
+    Handle,
+    runtime::{Deadline, sleep_until},
+    sandbox::StartError,
+};
 use hangar_core::{
-    Time,
-    log::{Channel, FRAME_MAX, GapReason},
+    log::{Channel, GapReason},
     process::{Output, Process, Signal, Target as SignalTo},
     wire::detached::{Report, State},
 };
@@ -20,17 +23,14 @@ use std::{
     time::Duration,
 };
 
-/// How often it is looked after a process that somebody reads,
-const READ: Duration = Duration::from_millis(500);
-/// that nobody does,
-const UNREAD: Duration = Duration::from_secs(5);
-/// and that is being ended,
-const ENDING: Duration = Duration::from_millis(100);
-/// for so long.
-const ENDS: Duration = Duration::from_secs(10);
+/// How often it is tried to end a process in a sandbox that cannot be reached.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// A process whose sandbox could not be reached for this long is given up.
+/// For how long.
 const GIVE_UP: Duration = Duration::from_secs(600);
+
+/// What both outputs of a process are here.
+const CHANNEL: Channel = Channel::Stdout;
 
 /// Carries out what a process asks for.
 pub(super) struct Driver {
@@ -60,7 +60,7 @@ impl Driver {
                 Ok(order) => self.carry_out(order).await,
                 Err(ran) => {
                     running = None;
-                    self.give(&ran);
+                    self.give(ran);
                     if self.is_ending {
                         self.count().await;
                     }
@@ -70,22 +70,23 @@ impl Driver {
         self.shared.release(&self.handle);
     }
 
-    /// Of a process that is detached. `adopts`: another server has followed it, in frames whose numbers are below this.
-    pub(super) async fn process(mut self, adopts: Option<u64>) {
+    /// Of a process that is detached. With `taking` another server has followed it before.
+    pub(super) async fn process(mut self, taking: Option<Taking>) {
         self.handle.notice_readers();
-        let mut looks = Looks::new(self.shared.runtime.now(), adopts);
+        let mut looks = Looks::new(self.shared.runtime.now(), taking);
         loop {
             let (shared, handle) = (Arc::clone(&self.shared), Arc::clone(&self.handle));
             let mut deadline = Deadline::default();
             let due = |cx: &mut Context<'_>| {
-                let at = looks.due(&handle, self.is_ending);
+                let has_exited = handle.look(|process| process.exit_status().is_some());
+                let at = looks.due(handle.is_read(), self.is_ending && has_exited);
                 deadline.poll(&*shared.runtime, Some(at), cx)
             };
             match self.order_or(due).await {
                 Ok(Output::Closed) => break,
                 Ok(order) => {
                     self.carry_out(order).await;
-                    looks.soon(self.shared.runtime.now());
+                    looks.hurry(self.shared.runtime.now());
                 }
                 Err(()) => self.look(&mut looks).await,
             }
@@ -124,6 +125,7 @@ impl Driver {
         match order {
             Output::Terminate => {
                 self.is_ending = true;
+                // What did not hear of it is swept after its time.
                 self.signal(&[Signal::TERM, Signal::CONT], everybody).await;
             }
             Output::Signal { signal, to } => {
@@ -132,7 +134,10 @@ impl Driver {
             }
             Output::Sweep => {
                 self.is_ending = true;
-                self.signal(&[Signal::KILL], To::All).await;
+                let until = self.shared.runtime.now() + GIVE_UP;
+                while !self.signal(&[Signal::KILL], To::All).await && self.shared.runtime.now() < until {
+                    sleep_until(&*self.shared.runtime, self.shared.runtime.now() + RETRY).await;
+                }
                 self.handle.drive(Waker::noop(), Process::handle_swept);
             }
             // There are no terminals here; the others are no orders.
@@ -140,24 +145,30 @@ impl Driver {
         }
     }
 
-    async fn signal(&self, signals: &[Signal], to: To) {
-        if let Err(error) = self.shared.scripts.signal(&self.target, signals, to).await {
-            tracing::warn!(process.id = self.target.id, %error, ?signals, "it was not sent a signal");
+    /// Returns whether it was sent, or there is nobody any more to send it to.
+    async fn signal(&self, signals: &[Signal], to: To) -> bool {
+        match self.shared.scripts.signal(&self.target, signals, to).await {
+            Ok(()) | Err(StartError::Destroyed) => true,
+            Err(error) => {
+                tracing::warn!(process.id = self.target.id, %error, ?signals, "it was not sent a signal");
+                false
+            }
         }
     }
 
     /// A command has ended.
-    fn give(&self, ran: &Ran) {
+    fn give(&self, ran: Ran) {
         let ts_ms = self.shared.runtime.wall_ms();
+        let Ran { exit, output, drain_timed_out } = ran;
         self.handle.drive(Waker::noop(), |process| {
-            if ran.output.lost() > 0 {
-                process.handle_output_lost(0, ran.output.lost(), GapReason::Evicted);
+            if output.lost() > 0 {
+                process.handle_output_lost(0, output.lost(), GapReason::Evicted);
             }
-            for (channel, data) in ran.output.pieces() {
-                process.handle_output(channel, ts_ms, data);
+            for (channel, data) in output.into_pieces() {
+                process.handle_output(channel, ts_ms, &data);
             }
-            process.handle_exit(ran.exit);
-            if ran.drain_timed_out {
+            process.handle_exit(exit);
+            if drain_timed_out {
                 process.handle_output_given_up();
             }
             process.handle_end_of_output();
@@ -176,121 +187,98 @@ impl Driver {
 
     /// Looks how a process is, and reads on.
     async fn look(&mut self, looks: &mut Looks) {
-        let result = match looks.adopts {
-            Some(goes_on) => self.take_over(goes_on).await.map(|()| {
-                looks.adopts = None;
-                true
-            }),
-            None => self.read_on().await,
-        };
+        let result =
+            if looks.taking.is_some() { self.take_over(looks).await } else { self.read_on(looks).await };
         let now = self.shared.runtime.now();
-        match result {
-            Ok(is_behind) => looks.succeeded(now, is_behind),
+        let is_behind = match result {
+            Ok(is_behind) => {
+                looks.succeeded(now, is_behind);
+                is_behind
+            }
             Err(error) => {
-                if looks.fails_since.is_none() {
+                if !looks.is_failing() {
                     tracing::warn!(process.id = self.target.id, %error, "it cannot be looked after now");
                 }
-                if looks.failed(now, &error) {
+                if error == StartError::Destroyed || looks.failed(now) >= GIVE_UP {
                     self.handle.drive(Waker::noop(), Process::handle_lost);
                 }
+                true
             }
+        };
+        if looks.taking.is_none() {
+            // While there is more to be read no time to drain passes.
+            self.handle.drive(Waker::noop(), |process| {
+                if is_behind { process.handle_source_lost() } else { process.handle_source_found() }
+            });
         }
     }
 
     /// Reads what follows. Returns whether there is more.
-    async fn read_on(&mut self) -> Result<bool, StartError> {
+    async fn read_on(&mut self, looks: &mut Looks) -> Result<bool, StartError> {
         let (from, newest) =
             self.handle.look(|process| (process.log().end_offset(), process.log().newest_seq()));
-        let asked = Asked { from, most: PIECE, seq: newest + 1, counted: self.is_ending };
+        let most = looks.given_out.unwrap_or(PIECE);
+        let asked = Asked { from, most, seq: newest + 1, counted: self.is_ending };
         let report = self.report(asked).await?;
-        Ok(report.is_some_and(|report| self.feed(&report)))
+        looks.given_out = None;
+        let is_behind = self.feed(&report);
+        // What was given out before is known by now.
+        self.handle.drive(Waker::noop(), Process::handle_source_found);
+        Ok(is_behind)
     }
 
-    /// Reads what is kept of a process that another server has followed, in the frames of that as far as they are known: those
-    /// of the last piece that it gave out. Without any, the frames have numbers from `goes_on` on.
-    async fn take_over(&mut self, goes_on: u64) -> Result<(), StartError> {
-        let Some(report) = self.report(Asked { most: PIECE, ..Asked::default() }).await? else {
-            return Ok(());
-        };
-        let (pid, first, last) = (report.pid, report.first, report.last);
-        let before = match last {
-            Some((seq, end, _)) => self.read_until(report, end).await?.filter(|pieces| frames(pieces) < seq),
-            None => None,
-        };
-        let ts_ms = self.shared.runtime.wall_ms();
+    /// Goes on taking over a process that another server has followed. Returns that there is more.
+    async fn take_over(&mut self, looks: &mut Looks) -> Result<bool, StartError> {
+        let Some(taking) = &looks.taking else { return Ok(true) };
+        let report = self.report(taking.asks()).await?;
+        let (known, ts_ms) = (taking.knows(&report), self.shared.runtime.wall_ms());
+        let Some(taking) = &mut looks.taking else { return Ok(true) };
+        if !taking.handle_report(&report, known) {
+            return Ok(true);
+        }
+        let taken = taking.taken();
         self.handle.drive(Waker::noop(), |process| {
-            process.handle_source_found();
-            process.handle_started(pid);
-            match (&before, last) {
-                (Some(pieces), Some((seq, ..))) => {
-                    process.handle_taken_over(seq - frames(pieces), first, seq);
-                    for data in pieces {
-                        process.handle_frame(CHANNEL, ts_ms, data);
-                    }
-                }
-                _ => process.handle_taken_over(goes_on, first, goes_on),
+            process.handle_started(report.pid);
+            process.handle_taken_over(taken.seq, taken.offset, taken.known);
+            for data in &taken.pieces {
+                process.handle_piece(CHANNEL, ts_ms, data);
             }
         });
-        if let (Some(_), Some((seq, from, most))) = (before, last)
-            && let Some(report) = self.report(Asked { from, most, seq, ..Asked::default() }).await?
-        {
-            self.feed(&report);
-        }
-        Ok(())
+        looks.given_out = taken.given_out;
+        looks.taking = None;
+        Ok(true)
     }
 
-    /// What is kept before a byte, in pieces; None where a part of that is gone.
-    async fn read_until(&mut self, mut report: Report, end: u64) -> Result<Option<Vec<Bytes>>, StartError> {
-        let (mut next, mut pieces) = (report.first, Vec::new());
-        while next < end {
-            let Some((_, data)) = report.piece.filter(|(offset, _)| *offset == next) else { return Ok(None) };
-            let len = usize::try_from(end - next).unwrap_or(usize::MAX).min(data.len());
-            next += len as u64;
-            pieces.push(data.slice(..len));
-            let asked = Asked { from: next, most: PIECE.min(end - next), ..Asked::default() };
-            let Some(more) = self.report(asked).await? else { return Ok(None) };
-            report = more;
-        }
-        Ok(Some(pieces).filter(|_| next == end))
-    }
-
-    /// Asks how it is. None where it is another by now, which is left alone.
-    async fn report(&mut self, asked: Asked) -> Result<Option<Report>, StartError> {
+    async fn report(&mut self, asked: Asked) -> Result<Report, StartError> {
         let report = self.shared.scripts.report(&self.target, asked).await?;
-        let known = Some(self.target.pid).filter(|pid| *pid != 0);
-        if let (Some(pid), Some(known)) = (report.pid, known)
-            && pid != known
-        {
-            let id = &self.target.id;
-            tracing::warn!(
-                process.id = id,
-                pid,
-                known,
-                "it has another number than it had: it is left alone"
-            );
-            self.target.pid = 0;
-            self.handle.drive(Waker::noop(), Process::handle_lost);
-            return Ok(None);
+        // What is noted in the sandbox counts where nothing else is known.
+        if self.target.pid == 0 {
+            self.target.pid = report.pid.unwrap_or(0);
         }
-        self.target.pid = report.pid.or(known).unwrap_or(0);
-        Ok(Some(report))
+        Ok(report)
     }
 
     /// Tells the machine what a report says. Returns whether there was more to read.
     fn feed(&self, report: &Report) -> bool {
         let ts_ms = self.shared.runtime.wall_ms();
         self.handle.drive(Waker::noop(), |process| {
+            let before = process.log().end_offset();
             let begins = report.piece.as_ref().map_or(report.first, |(offset, _)| *offset);
-            if begins > process.log().end_offset() {
-                process.handle_output_lost(0, begins, GapReason::Evicted);
+            if begins > before && !process.log().is_ended() {
+                // What is not there between what is could not be written: nobody knows how much it was.
+                let is_evicted = report.first > before;
+                let reason = if is_evicted { GapReason::Evicted } else { GapReason::Disconnected };
+                process.handle_output_lost(0, begins, reason);
             }
             if let Some((offset, data)) = &report.piece
                 && *offset == process.log().end_offset()
             {
-                process.handle_frame(CHANNEL, ts_ms, data);
-                if process.log().end_offset() < report.end {
-                    return true;
-                }
+                process.handle_piece(CHANNEL, ts_ms, data);
+            }
+            // Where nothing is taken any more, how it ended is not to wait for it.
+            let now = process.log().end_offset();
+            if now > before && now < report.end {
+                return true;
             }
             match report.state {
                 State::Running => {}
@@ -299,6 +287,9 @@ impl Driver {
                 State::Lost => process.handle_lost(),
             }
             if report.is_output_ended {
+                if now < report.end {
+                    process.handle_output_lost(0, report.end, GapReason::Disconnected);
+                }
                 process.handle_end_of_output();
             }
             if report.members == Some(0) && process.exit_status().is_some() {
@@ -306,64 +297,5 @@ impl Driver {
             }
             false
         })
-    }
-}
-
-/// What both outputs of a process are here.
-const CHANNEL: Channel = Channel::Stdout;
-
-/// How many frames pieces are.
-fn frames(pieces: &[Bytes]) -> u64 {
-    pieces.iter().map(|data| data.len().div_ceil(FRAME_MAX) as u64).sum()
-}
-
-/// When it is looked after a process.
-struct Looks {
-    began: Time,
-    last: Option<Time>,
-    /// It is looked after often until then.
-    hurries_until: Time,
-    /// There was more to read.
-    is_behind: bool,
-    fails_since: Option<Time>,
-    adopts: Option<u64>,
-}
-
-impl Looks {
-    const fn new(now: Time, adopts: Option<u64>) -> Self {
-        Self { began: now, last: None, hurries_until: now, is_behind: false, fails_since: None, adopts }
-    }
-
-    /// When the next one is due. One that is young, and may be short, is looked after more often.
-    fn due(&self, handle: &Handle, is_ending: bool) -> Time {
-        let Some(last) = self.last.filter(|_| !self.is_behind) else { return Time::ZERO };
-        let has_exited = handle.look(|process| process.exit_status().is_some());
-        let wait = if self.fails_since.is_some() {
-            UNREAD
-        } else if last < self.hurries_until || (is_ending && has_exited) {
-            ENDING
-        } else if has_exited || handle.is_read() {
-            READ
-        } else {
-            (last.since(self.began) / 2).clamp(READ, UNREAD)
-        };
-        last + wait
-    }
-
-    /// Something was asked of it.
-    fn soon(&mut self, now: Time) {
-        self.hurries_until = now + ENDS;
-        self.is_behind = true;
-    }
-
-    fn succeeded(&mut self, now: Time, is_behind: bool) {
-        (self.last, self.is_behind, self.fails_since) = (Some(now), is_behind, None);
-    }
-
-    /// Returns whether that is the end of it.
-    fn failed(&mut self, now: Time, error: &StartError) -> bool {
-        (self.last, self.is_behind) = (Some(now), false);
-        let since = *self.fails_since.get_or_insert(now);
-        *error == StartError::Destroyed || now.since(since) >= GIVE_UP
     }
 }

@@ -89,6 +89,7 @@ impl Future for Following {
             if !process.is_over() {
                 return Poll::Pending;
             }
+            output.finish();
             Poll::Ready(Ran {
                 exit: process.exit_status().unwrap_or(Exit::Unknown),
                 output: std::mem::take(output),

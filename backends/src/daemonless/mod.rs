@@ -17,6 +17,7 @@ mod driver;
 pub mod held;
 #[cfg(feature = "local")]
 pub mod local;
+mod looks;
 pub mod provider;
 mod scripts;
 
@@ -28,8 +29,9 @@ use crate::{
 };
 use driver::Driver;
 use hangar_core::{log::Retention, process::Process, wire::detached::Start};
+use looks::Taking;
 use provider::{Call, Provider};
-use scripts::{Scripts, Target, To};
+use scripts::{PATIENCE, Scripts, Target};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -41,6 +43,9 @@ use tokio::sync::Notify;
 
 /// How long [`Sandbox::destroy`] waits for what was told to end.
 const DESTROY: Duration = Duration::from_secs(10);
+
+/// Processes of which one script removes what is left.
+const REMOVED: usize = 100;
 
 /// How long the files of a process that has ended are kept.
 const KEEP: Duration = Duration::from_secs(600);
@@ -154,11 +159,10 @@ impl Sandbox for DaemonlessSandbox {
                     process.kill();
                 });
             }
-            until(&*shared.runtime, shared.runtime.now() + DESTROY, shared.emptied(|_| true)).await;
-            let kept = std::mem::take(&mut shared.lock().kept);
-            for target in kept.into_values() {
-                shared.remove(&target).await;
-            }
+            let now = shared.runtime.now();
+            until(&*shared.runtime, now + DESTROY, shared.emptied(|_| true)).await;
+            // What is over may have left something behind.
+            until(&*shared.runtime, now + 2 * DESTROY, shared.remove_all()).await;
             shared.provider.destroy().await
         })
     }
@@ -166,6 +170,7 @@ impl Sandbox for DaemonlessSandbox {
     fn adopt(&self, adoption: Adoption) -> Option<Arc<Handle>> {
         let shared = &self.shared;
         let Adoption { id, tag: _, pid, user, process, exit, goes_on_at } = adoption;
+        let (Retention::Ring { bytes } | Retention::UntilRead { bytes }) = process.retention;
         let handle = Handle::new(id.clone(), Process::new(process, shared.runtime.now()));
         shared.insert(&handle, true).ok()?;
         handle.drive(Waker::noop(), |process| {
@@ -179,7 +184,7 @@ impl Sandbox for DaemonlessSandbox {
         let target = Target { id, pid: pid.unwrap_or(0), user };
         shared.lock().kept.insert(target.id.clone(), target.clone());
         let driver = Driver::new(shared, &handle, target, true);
-        shared.runtime.spawn(Box::pin(driver.process(Some(goes_on_at.0))));
+        shared.runtime.spawn(Box::pin(driver.process(Some(Taking::new(goes_on_at.0, bytes as u64)))));
         Some(handle)
     }
 
@@ -250,16 +255,32 @@ impl Shared {
     fn forget_later(self: &Arc<Self>, target: Target) {
         let shared = Arc::clone(self);
         self.runtime.spawn(Box::pin(async move {
-            sleep_until(&*shared.runtime, shared.runtime.now() + KEEP).await;
+            if !shared.lock().destroyed {
+                sleep_until(&*shared.runtime, shared.runtime.now() + KEEP).await;
+            }
             if shared.lock().kept.remove(&target.id).is_some() {
-                shared.remove(&target).await;
+                shared.remove(target.user, vec![target.id]).await;
             }
         }));
     }
 
-    async fn remove(&self, target: &Target) {
-        if let Err(error) = self.scripts.remove(target).await {
-            tracing::debug!(process.id = target.id, %error, "its files are left");
+    /// Removes what is left of all processes.
+    async fn remove_all(&self) {
+        let kept = std::mem::take(&mut self.lock().kept);
+        let mut ids: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
+        for target in kept.into_values() {
+            ids.entry(target.user).or_default().push(target.id);
+        }
+        for (user, ids) in ids {
+            for some in ids.chunks(REMOVED) {
+                self.remove(user.clone(), some.to_vec()).await;
+            }
+        }
+    }
+
+    async fn remove(&self, user: Option<String>, ids: Vec<String>) {
+        if let Err(error) = self.scripts.remove(user, ids).await {
+            tracing::debug!(%error, "files of processes are left");
         }
     }
 
@@ -274,7 +295,9 @@ async fn run(shared: Arc<Shared>, handle: Arc<Handle>, spec: Spec, starting: Sta
     let target = Target { id: id.clone(), pid: 0, user: user.clone() };
     let stdin = if let Stdin::Given(data) = stdin { Some(data) } else { None };
     let call = Call { id, command, cwd, env, user, stdin };
-    match shared.provider.exec(call).await {
+    let end = shared.runtime.now() + PATIENCE;
+    let running = until(&*shared.runtime, end, shared.provider.exec(call)).await;
+    match running.unwrap_or_else(|| Err(StartError::Broken("it does not answer".to_owned()))) {
         Ok(running) => {
             handle.drive(Waker::noop(), |process| process.handle_started(None));
             starting.tell(&handle, Ok(()));
@@ -307,8 +330,7 @@ async fn detach(shared: Arc<Shared>, handle: Arc<Handle>, spec: Spec, starting: 
         Err(error) => {
             if let StartError::Broken(_) = error {
                 // It may run all the same, and nobody knows of it.
-                drop(shared.scripts.signal(&target, &[hangar_core::process::Signal::KILL], To::All).await);
-                shared.remove(&target).await;
+                shared.remove(target.user, vec![target.id]).await;
             }
             shared.release(&handle);
             starting.tell(&handle, Err(error));

@@ -1,6 +1,6 @@
 //! What is asked of a sandbox without a daemon, as shell scripts: to detach a process, and to ask for it after that.
 //!
-//! They need a shell, `setsid`, `mkfifo`, `dd`, `head`, `tail`, `wc`, `grep` and a `/proc`: those of GNU and those of busybox.
+//! What they need is in `scripts/start.sh`, beside a `/proc`; the programs of GNU do, and those of busybox.
 
 use super::{
     held::MAX_HELD,
@@ -30,14 +30,14 @@ const REPORT: &str = include_str!("scripts/report.sh");
 const SIGNAL: &str = include_str!("scripts/signal.sh");
 const REMOVE: &str = include_str!("scripts/remove.sh");
 
-/// How a line is run where nobody has looked yet which shell there is.
-const SHELL: &str = r#"command -v bash >/dev/null && exec bash -lc -- "$1"; exec sh -lc -- "$1""#;
+/// What processes and those who look after them are known by.
+const OURS: [&str; 3] = ["HANGAR_PROCESS_ID", "HANGAR_SANDBOX_ID", "HANGAR_SUPERVISES"];
 
 /// How long a script may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes of output in one report.
-pub(super) const PIECE: u64 = 256 * 1024;
+pub(super) const PIECE: u64 = 1024 * 1024;
 const _: () = assert!(PIECE < MAX_HELD as u64, "a report is kept as a whole");
 
 /// What is asked for of a process.
@@ -96,19 +96,10 @@ impl Scripts {
 
     /// Detaches a process, and keeps at least `keep` bytes of its output.
     pub(super) async fn start(&self, spec: &Spec, keep: usize) -> Result<Start, StartError> {
-        let mut words = vec![spec.id.clone(), keep.to_string()];
-        if !spec.env.is_empty() {
-            words.push("env".to_owned());
-            words.extend(spec.env.iter().map(|(name, value)| format!("{name}={value}")));
-        }
-        match &spec.command {
-            Command::Shell(line) => words.extend(["sh", "-c", SHELL, "sh", line].map(str::to_owned)),
-            Command::Argv(argv) => words.extend_from_slice(argv),
-        }
         let call = Call {
             // What the script leaves behind is told from it by that.
             id: spec.id.clone(),
-            command: script(START, words),
+            command: script(START, start_words(spec, keep)),
             cwd: spec.cwd.clone(),
             env: BTreeMap::new(),
             user: spec.user.clone(),
@@ -142,9 +133,10 @@ impl Scripts {
         self.ask(target, SIGNAL, words).await.map(drop)
     }
 
-    /// Removes what is kept of a process.
-    pub(super) async fn remove(&self, target: &Target) -> Result<(), StartError> {
-        self.ask(target, REMOVE, vec![target.id.clone()]).await.map(drop)
+    /// Ends what is left of processes of one user, and removes what is kept of them.
+    pub(super) async fn remove(&self, user: Option<String>, ids: Vec<String>) -> Result<(), StartError> {
+        let target = Target { id: "removed".to_owned(), pid: 0, user };
+        self.ask(&target, REMOVE, ids).await.map(drop)
     }
 
     async fn ask(&self, target: &Target, text: &str, words: Vec<String>) -> Result<Ran, StartError> {
@@ -166,6 +158,29 @@ impl Scripts {
         });
         ran.await.unwrap_or_else(|| Err(StartError::Broken("it does not answer".to_owned())))
     }
+}
+
+/// What a script is told to start.
+fn start_words(spec: &Spec, keep: usize) -> Vec<String> {
+    let (program, argv) = match &spec.command {
+        // Which shell there is the script finds out.
+        Command::Shell(line) => (
+            String::new(),
+            vec![format!("SHELL{}", spec.id), "-lc".to_owned(), "--".to_owned(), line.clone()],
+        ),
+        Command::Argv(argv) => (argv.first().cloned().unwrap_or_default(), argv.clone()),
+    };
+    let path = spec.env.get("PATH").cloned().unwrap_or_default();
+    let mut words = vec![spec.id.clone(), keep.to_string(), program, path];
+    // What it is known by is not its own.
+    let env = spec.env.iter().filter(|(name, _)| !OURS.contains(&name.as_str()));
+    words.extend(env.map(|(name, value)| format!("{name}={value}")));
+    if argv.first().is_some_and(|program| program.contains('=')) {
+        // To `env` it would be a variable.
+        words.extend(["/bin/sh", "-c", r#"exec "$@""#, "sh"].map(str::to_owned));
+    }
+    words.extend(argv);
+    words
 }
 
 fn script(text: &str, words: Vec<String>) -> Command {

@@ -67,6 +67,9 @@ pub struct Config {
     pub user: Option<User>,
     /// Where, unless they say so; without it in their user's home, or in `/` where there is none.
     pub directory: Option<PathBuf>,
+    /// What everything that runs there has as `HANGAR_SANDBOX_ID` in its environment; without it something that nobody
+    /// else has. Whoever gives the same again finds what ran there before.
+    pub id: Option<String>,
     /// The server is this sandbox and nothing else: [`destroy`](Sandbox::destroy) ends whatever descends from the server,
     /// however it hid. For binaries that called [`reaper::become_subreaper`], so that nothing gets away from below it.
     pub owns_descendants: bool,
@@ -111,10 +114,13 @@ struct Entry {
 impl LocalSandbox {
     /// A sandbox whose drivers run on `runtime`.
     pub fn new(runtime: Arc<dyn Runtime>, config: Config) -> Self {
-        let mut id = [0; 16];
-        runtime.random(&mut id);
+        let random = || {
+            let mut id = [0; 16];
+            runtime.random(&mut id);
+            id.iter().map(|byte| format!("{byte:02x}")).collect()
+        };
         let shared = Shared {
-            sandbox_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            sandbox_id: config.id.unwrap_or_else(random),
             scanner: Scanner::new(Arc::clone(&runtime)),
             runtime,
             is_fixed_user: config.user.is_some(),

@@ -170,6 +170,11 @@ impl Process {
         self.take_output(data, |log| log.append_frame(channel, ts_ms, data))
     }
 
+    /// As [`handle_output`](Self::handle_output), in frames that nothing else joins.
+    pub fn handle_piece(&mut self, channel: Channel, ts_ms: i64, data: &[u8]) -> usize {
+        self.take_output(data, |log| log.append_frame(channel, ts_ms, data))
+    }
+
     /// Output was lost on its way here: what comes next is this frame, at this byte. See [`Log::skip_to`].
     pub fn handle_output_lost(&mut self, seq: u64, offset: u64, reason: GapReason) {
         self.log.skip_to(seq, offset, reason);

@@ -27,7 +27,8 @@ fn write(report: &Report) -> Bytes {
     let ended = if report.is_output_ended { "ended" } else { "open" };
     let mut text = format!("state {state}\npid {}\n", report.pid.unwrap_or(0));
     text += &report.members.map(|members| format!("members {members}\n")).unwrap_or_default();
-    text += &report.last.map(|(seq, at, len)| format!("last {seq} {at} {len}\n")).unwrap_or_default();
+    let last = report.last.map(|last| format!("last {} {} {}\n", last.seq, last.offset, last.len));
+    text += &last.unwrap_or_default();
     text += &format!("output {ended} {} {}\n", report.first, report.end);
     let mut text = text.into_bytes();
     if let Some((offset, bytes)) = &report.piece {

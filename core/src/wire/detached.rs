@@ -28,10 +28,21 @@ pub struct Report {
     pub first: u64,
     /// The byte after the last one.
     pub end: u64,
-    /// The last piece that was given out before: the number of its first frame, the byte where it begins, and its length.
-    pub last: Option<(u64, u64, u64)>,
+    /// The last piece that was given out before.
+    pub last: Option<Last>,
     /// A piece of what it printed, and where it begins.
     pub piece: Option<(u64, Bytes)>,
+}
+
+/// A piece of output that was given out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Last {
+    /// The number of its first frame.
+    pub seq: u64,
+    /// Its first byte.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: u64,
 }
 
 /// How a process is.
@@ -81,7 +92,7 @@ pub fn parse_report(text: &Bytes) -> Result<Report, BadReport> {
                 output = Some((said == "ended", number(first)?, number(end)?));
             }
             (Some("last"), Some(seq), Some(offset), Some(len), None) => {
-                last = Some((number(seq)?, number(offset)?, number(len)?));
+                last = Some(Last { seq: number(seq)?, offset: number(offset)?, len: number(len)? });
             }
             (Some("data"), Some(offset), None, ..) => {
                 let offset = number(offset)?;
@@ -140,7 +151,7 @@ pub fn parse_start(text: &[u8]) -> Option<Start> {
     let text = String::from_utf8_lossy(text);
     let (word, rest) = text.trim_end_matches('\n').split_once(' ')?;
     match word {
-        "started" => number(rest).ok().map(Start::Started),
+        "started" => number(rest).ok().filter(|pid| *pid > 0).map(Start::Started),
         "failed" => {
             let (code, message) = rest.split_once(' ')?;
             let code = number::<u8>(code).ok()?.into();

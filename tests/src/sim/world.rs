@@ -334,12 +334,16 @@ struct SimFactory {
 }
 
 impl Factory for SimFactory {
-    fn create(&self, new: &NewLocal) -> Result<Made, ApiError> {
+    fn create(&self, _: &str, new: &NewLocal) -> Result<Made, ApiError> {
         if new.workdir.as_ref().is_some_and(|workdir| !workdir.starts_with('/')) {
             return Err(ApiError::bad_field("workdir", "bad_workdir", "workdir: it is not absolute"));
         }
         let sandbox = SimSandbox::new(Arc::clone(&self.runtime), true);
         self.made.lock().unwrap().push(Arc::clone(&sandbox));
         Ok(made(&sandbox))
+    }
+
+    fn create_again(&self, id: &str, new: &NewLocal) -> Made {
+        self.create(id, new).unwrap()
     }
 }

@@ -159,12 +159,12 @@ impl Plane {
         following: Following,
     ) -> Result<FollowStream, ApiError> {
         let Following { start, encoding, paced, leased, connection } = following;
+        let lease = leased.then(|| self.streams.lease(caller.token())).transpose()?;
         self.know(background, start).await?;
         self.recheck(caller)?;
         if self.is_shutting_down() {
             return Err(ApiError::shutting_down());
         }
-        let lease = leased.then(|| self.streams.lease(caller.token())).transpose()?;
         let started = self.runtime.now();
         let limit = |limit: u64| if paced { limit } else { u64::MAX };
         let config = attach::Config {

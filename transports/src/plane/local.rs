@@ -2,7 +2,7 @@
 
 use super::{
     Plane,
-    sandboxes::{Factory, Made, NewLocal},
+    sandboxes::{Factory, LOCAL, Made, NewLocal},
 };
 use crate::ApiError;
 use hangar_backends::{
@@ -27,9 +27,10 @@ impl Local {
         Self { runtime, user }
     }
 
-    fn make(&self, directory: Option<PathBuf>, daemon: bool) -> Made {
+    fn make(&self, id: Option<&str>, directory: Option<PathBuf>, daemon: bool) -> Made {
         let workdir = directory.as_ref().map(|directory| directory.to_string_lossy().into_owned());
-        let config = Config { user: self.user.clone(), directory, ..Config::default() };
+        let (user, id) = (self.user.clone(), id.map(str::to_owned));
+        let config = Config { user, directory, id, ..Config::default() };
         let sandbox = LocalSandbox::new(Arc::clone(&self.runtime), config);
         let sandbox: Arc<dyn Sandbox> = if daemon {
             Arc::new(sandbox)
@@ -39,7 +40,7 @@ impl Local {
         };
         Made {
             sandbox,
-            provider: "local",
+            provider: LOCAL,
             url: None,
             workdir,
             daemon,
@@ -51,20 +52,20 @@ impl Local {
 
     /// Gives a plane the sandbox `local`, and lets more be made.
     pub fn offer(self, plane: &Plane) -> Result<(), ApiError> {
-        plane.add_sandbox("local", self.make(None, true))?;
+        plane.add_sandbox("local", self.make(None, None, true))?;
         plane.sandboxes().set_factory(Arc::new(self));
         Ok(())
     }
 
     /// Gives a plane the one sandbox `local`, in a directory.
     pub fn offer_in(&self, plane: &Plane, directory: &Path) -> Result<(), ApiError> {
-        plane.add_sandbox("local", self.make(Some(directory.to_owned()), true))?;
+        plane.add_sandbox("local", self.make(None, Some(directory.to_owned()), true))?;
         Ok(())
     }
 }
 
 impl Factory for Local {
-    fn create(&self, new: &NewLocal) -> Result<Made, ApiError> {
+    fn create(&self, id: &str, new: &NewLocal) -> Result<Made, ApiError> {
         let workdir = new.workdir.as_deref();
         if let Some(workdir) = workdir
             && !(Path::new(workdir).is_absolute() && !workdir.contains('\0') && Path::new(workdir).is_dir())
@@ -72,6 +73,10 @@ impl Factory for Local {
             let message = format!("workdir: {workdir} is not the absolute path of a directory");
             return Err(ApiError::bad_field("workdir", "bad_workdir", message));
         }
-        Ok(self.make(workdir.map(PathBuf::from), new.daemon))
+        Ok(self.create_again(id, new))
+    }
+
+    fn create_again(&self, id: &str, new: &NewLocal) -> Made {
+        self.make(Some(id), new.workdir.as_ref().map(PathBuf::from), new.daemon)
     }
 }

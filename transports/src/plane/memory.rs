@@ -9,7 +9,7 @@ use super::{
     background::{Background, Earlier, StartCall},
     envd::NewEnvd,
     processes::KEEP_ENDED,
-    sandboxes::{Entry, NewLocal, NewSandbox},
+    sandboxes::{Entry, LOCAL, NewLocal, NewSandbox, taken},
 };
 use crate::ApiError;
 use hangar_backends::{
@@ -109,12 +109,18 @@ impl Plane {
         }
         let mut given: BTreeMap<String, NewEnvd> = given.into_iter().collect();
         for sandbox in self.tokens.store().sandboxes().await? {
-            let StoredSandbox { id, name, url, secret, workdir, daemon, created_at_ms, .. } = sandbox;
+            let StoredSandbox { id, name, provider, url, secret, workdir, daemon, created_at_ms } = sandbox;
             let new = match (url, given.remove(&name)) {
-                (None, None) => NewSandbox::Local(NewLocal { workdir, daemon }),
+                (None, None) if provider == LOCAL => NewSandbox::Local(NewLocal { workdir, daemon }),
                 (Some(url), None) => NewSandbox::Envd(NewEnvd { url, token: secret, workdir }),
                 (Some(url), Some(new)) if new.url == url => NewSandbox::Envd(new),
-                (_, Some(new)) => {
+                // What runs there would be forgotten.
+                (None, Some(_)) => return Err(taken(&name)),
+                (None, None) => {
+                    tracing::error!(sandbox = name, provider, "this server knows no such sandboxes");
+                    continue;
+                }
+                (Some(_), Some(new)) => {
                     tracing::warn!(sandbox = name, "it was at another place: what ran there is forgotten");
                     self.tokens.store().remove_sandbox(&id).await?;
                     given.insert(name, new);
@@ -122,7 +128,7 @@ impl Plane {
                 }
             };
             let made = match new {
-                NewSandbox::Local(new) => self.make_local(&new),
+                NewSandbox::Local(new) => self.make_local_again(&id, &new),
                 NewSandbox::Envd(new) => new.make(&self.runtime),
             };
             let entry = made.and_then(|made| self.enter_sandbox(id, &name, created_at_ms, made));
@@ -153,7 +159,11 @@ impl Plane {
             daemon: made.daemon,
             created_at_ms: entry.created_at_ms(),
         };
-        Ok(self.tokens.store().insert_sandbox(stored).await?)
+        match self.tokens.store().insert_sandbox(stored).await {
+            // It is one that this server could not offer again.
+            Err(StoreError::Taken) => Err(taken(entry.name())),
+            stored => Ok(stored?),
+        }
     }
 
     /// Forgets one that is gone.

@@ -10,6 +10,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+/// What sandboxes on this machine are said to be.
+pub(super) const LOCAL: &str = "local";
+
 /// The longest name of a sandbox.
 const NAME_MAX: usize = 63;
 
@@ -24,8 +27,11 @@ pub struct Sandboxes {
 
 /// Makes sandboxes on this machine on request.
 pub trait Factory: Send + Sync + 'static {
-    /// The sandbox that is asked for.
-    fn create(&self, new: &NewLocal) -> Result<Made, ApiError>;
+    /// The sandbox that is asked for, which is to have this id.
+    fn create(&self, id: &str, new: &NewLocal) -> Result<Made, ApiError>;
+
+    /// One that was made before, whatever has become of its directory since.
+    fn create_again(&self, id: &str, new: &NewLocal) -> Made;
 }
 
 /// A sandbox on this machine that is to be made.
@@ -277,8 +283,9 @@ impl Plane {
         if self.sandboxes.all().iter().any(|entry| entry.is_there() && entry.name == name) {
             return Err(taken(name));
         }
+        let id = self.new_id();
         let (made, secret) = match new {
-            NewSandbox::Local(new) => (self.make_local(&new)?, None),
+            NewSandbox::Local(new) => (self.make_local(&id, &new)?, None),
             NewSandbox::Envd(new) => {
                 let secret = new.token.clone();
                 (new.make(&self.runtime)?, secret)
@@ -286,7 +293,7 @@ impl Plane {
         };
         let (plane, name) = (Arc::clone(self), name.to_owned());
         self.to_its_end(async move {
-            let entry = plane.add_sandbox(&name, made)?;
+            let entry = plane.enter_sandbox(id, &name, plane.runtime.wall_ms(), made)?;
             if let Err(error) = plane.store_sandbox(&entry, secret).await {
                 lock(&plane.sandboxes.by_id).remove(&entry.id);
                 plane.sandboxes.bell.ring();
@@ -297,16 +304,23 @@ impl Plane {
         .await
     }
 
-    pub(super) fn make_local(&self, new: &NewLocal) -> Result<Made, ApiError> {
+    fn make_local(&self, id: &str, new: &NewLocal) -> Result<Made, ApiError> {
+        self.factory()?.create(id, new)
+    }
+
+    pub(super) fn make_local_again(&self, id: &str, new: &NewLocal) -> Result<Made, ApiError> {
+        Ok(self.factory()?.create_again(id, new))
+    }
+
+    fn factory(&self) -> Result<Arc<dyn Factory>, ApiError> {
         let factory = lock(&self.sandboxes.factory).clone();
-        let factory = factory.ok_or_else(|| {
+        factory.ok_or_else(|| {
             ApiError::new(
                 StatusCode::CONFLICT,
                 "unsupported",
                 "this server makes no sandboxes on its machine: it was started without one (see --local)",
             )
-        })?;
-        factory.create(new)
+        })
     }
 
     /// Stops everything in a sandbox. Its streams end.
@@ -355,7 +369,7 @@ impl Plane {
     }
 }
 
-fn taken(name: &str) -> ApiError {
+pub(super) fn taken(name: &str) -> ApiError {
     ApiError::new(
         StatusCode::CONFLICT,
         "name_taken",

@@ -1,18 +1,32 @@
-# Sends signals. Arguments: the id of a process, its number, the numbers of the signals in one word, and to whom: `leader`,
-# `group`, or `all` that has its id, whether or not it left the group.
+# Sends signals. Arguments: the id of a process, its number or 0, the numbers of the signals in one word, and to whom:
+# `leader`, `group`, or `all` that has its id, whether or not it left the group.
 id=$1 pid=$2 signals=$3 to=$4
-base=${HOME:-/}/.hangar/bg/$id
 
-# A number means something else once its process has ended.
-if [ "$pid" -gt 1 ] && [ ! -s "$base.exit" ]; then
+# Whether the number is still the process: it has the id in its environment, or who looks after it is its parent.
+has() { grep -q "$1=$id" "/proc/$2/environ" 2>/dev/null; }
+lives() {
+    [ "$pid" -gt 1 ] 2>/dev/null || return 1
+    # Without /proc a number is all there is to know.
+    [ -e /proc/self/environ ] || { kill -0 "$pid" 2>/dev/null; return; }
+    has HANGAR_PROCESS_ID "$pid" && return
+    stat=$(cat "/proc/$pid/stat" 2>/dev/null) || return 1
+    stat=${stat##*) }
+    case $stat in Z*) return 1 ;; esac
+    stat=${stat#* }
+    has HANGAR_SUPERVISES "${stat%% *}"
+}
+
+if lives; then
     for signal in $signals; do
         case $to in
             leader) kill -"$signal" "$pid" ;;
             *) kill -"$signal" -"$pid" || kill -"$signal" "$pid" ;;
         esac
     done 2>/dev/null
+    [ "$to" = all ] || exit 0
 fi
-[ "$to" = all ] || exit 0
+# Without a leader the others are known by the id alone.
+[ "$to" != leader ] || exit 0
 # What starts others meanwhile is found the next time.
 for _ in 1 2 3 4 5; do
     found=$(grep -l "HANGAR_PROCESS_ID=$id" /proc/[0-9]*/environ 2>/dev/null)
@@ -25,3 +39,4 @@ for _ in 1 2 3 4 5; do
     done 2>/dev/null
     [ "$signals" = 9 ] || break
 done
+exit 0

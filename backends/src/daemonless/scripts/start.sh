@@ -1,99 +1,129 @@
-# Starts a process that outlives this. Arguments: its id, bytes of its output to keep, then the program and its
-# arguments. Says `started PID`, or `failed CODE MESSAGE` where the program cannot be run.
+# Starts a process that outlives this. Arguments: its id, bytes of its output to keep, the program (none for a shell, which is
+# `SHELL` with the id behind it in what follows) and the PATH in which that is looked for (none for the own one), then all
+# that is to be run. Says `started PID`, or `failed CODE MESSAGE` where the program cannot be run.
 #
-# Two shells stay with a process, in a session of their own: one waits for it and notes how it ended, one keeps what it
-# prints. They are known by HANGAR_SUPERVISES; the process, and what it starts, by HANGAR_PROCESS_ID.
+# Three shells stay with a process, in a session of their own: one that waits for it and notes how it ended, one that keeps
+# what it prints, and the one that both come from. They are known by HANGAR_SUPERVISES; the process, and what it starts, by
+# HANGAR_PROCESS_ID.
+mask=$(umask)
 umask 077
-id=$1 keep=$2
-shift 2
+id=$1 keep=$2 program=$3 path=${4:-$PATH}
+shift 4
 folder=${HOME:-/}/.hangar/bg
 base=$folder/$id
 
-# `env` comes before a program that has variables of its own.
-program=$1
-if [ "$program" = env ]; then
-    for word do
-        case $word in env | *=*) ;; *) program=$word; break ;; esac
-    done
-fi
 case $program in
+    '') ;;
     */*)
         [ -e "$program" ] || { echo "failed 127 $program: No such file or directory"; exit; }
         [ -f "$program" ] && [ -x "$program" ] || { echo "failed 126 $program: Permission denied"; exit; }
         ;;
-    *) command -v "$program" >/dev/null || { echo "failed 127 $program: command not found"; exit; } ;;
+    # No word of the shell's own.
+    *) case $(PATH=$path; command -v -- "$program") in
+        */*) ;;
+        *) echo "failed 127 $program: command not found"; exit ;;
+    esac ;;
 esac
-
+for tool in mkdir find rm mv sleep env setsid dd head tail wc grep; do
+    command -v "$tool" >/dev/null || { echo "$tool: not found" >&2; exit 1; }
+done
+shell=sh
+command -v bash >/dev/null && shell=bash
+count=$#
+while [ "$count" -gt 0 ]; do
+    if [ "$1" = "SHELL$id" ]; then set -- "$@" "$shell"; else set -- "$@" "$1"; fi
+    shift
+    count=$((count - 1))
+done
 mkdir -p "$folder" || exit
-# What ended an hour ago, and nobody came for.
-find "$folder" -name '*.exit' -mmin +60 2>/dev/null | while read -r old; do
+# What ended a day ago, and nobody came for.
+find "$folder" -name '*.exit' -mmin +1440 2>/dev/null | while read -r old; do
     rm -f "${old%.exit}".*
 done
-{ mkfifo "$base.fifo" && : >"$base.out"; } || exit
+: >"$base.out" || exit
 
 supervise='
-    id=$1 base=$2 keep=$3
-    shift 3
+    id=$1 base=$2 keep=$3 mask=$4
+    shift 4
     {
         # The process has them at their defaults: these are handlers.
         trap : HUP INT QUIT TERM USR1 USR2
         # What this shell itself says of the end is no output.
         exec 3>&1 >/dev/null 2>&1
         unset HANGAR_SUPERVISES
+        # It is the inner one that has the outputs: of the end of what has them a shell says something there.
         HANGAR_PROCESS_ID=$id sh -c '\''
-            base=$1
-            shift
+            exec >&3 2>&3 3>&-
+            base=$1 mask=$2
+            shift 2
+            # Whoever asked for it has given up.
+            [ -e "$base.out" ] || exit 1
             echo "$$ $PPID" >"$base.pid"
-            echo "$$" >"$base.fifo"
-            exec setsid "$@"
-        '\'' sh "$base" "$@" </dev/null >&3 2>&3 3>&-
+            umask "$mask"
+            exec setsid env -- "$@"
+        '\'' sh "$base" "$mask" "$@" </dev/null
         code=$?
         exec 3>&-
         # A disk may be full for a while.
         until echo "$code" >"$base.exit.new" && mv "$base.exit.new" "$base.exit"; do
-            [ -d "${base%/*}" ] || exit
-            sleep 1
+            [ -d "${base%/*}" ] && sleep 1 || exit
         done
     } | {
         trap : HUP INT QUIT TERM USR1 USR2
+        exec 2>/dev/null
         at=0 held=0
+        file=$base.out
         set --
         while :; do
-            file=$base.out
-            [ "$at" = 0 ] || file=$base.out.$at
-            # Each read is written at once, a file has 512 of them.
-            dd bs=8192 count=512 of="$file"
+            # Each read is written at once; 4 MiB at the most, and less where they are short.
+            said=$(LC_ALL=C dd bs=32768 count=128 2>&1 >>"$file")
             failed=$?
-            size=$(wc -c <"$file")
-            size=$((size + 0))
+            len=$(wc -c <"$file")
+            len=$((len + 0))
             if [ "$failed" != 0 ]; then
-                # The disk is full, or the folder is gone. What comes meanwhile is missing, and whatever comes next is
-                # farther on.
-                lost=$(head -c 8192 | wc -c)
-                [ $((lost + 0)) != 0 ] || break
-                size=$((size + 8192 + lost))
-            elif [ "$size" = 0 ]; then
-                [ "$at" = 0 ] || rm -f "$file"
+                # The disk is full, or the folder is gone. What does not fit is missing, nobody knows how much: whatever
+                # comes next is farther on, in another file.
+                missing=$(dd bs=32768 count=1 | wc -c)
+                next=$((at + len + 32768 + missing))
+                [ $((missing + 0)) != 0 ] || { at=$next len=0; break; }
+            elif echo "$said" | grep -qx "0+0 records in"; then
                 break
+            else
+                [ "$len" -ge 4194304 ] || continue
+                next=$((at + len))
             fi
-            at=$((at + size)) held=$((held + size))
-            set -- "$@" "$file" "$size"
-            while [ $((held - $2)) -ge "$keep" ]; do
+            if [ "$len" = 0 ]; then
+                rm -f "$file"
+            else
+                held=$((held + len))
+                set -- "$@" "$file" "$len"
+            fi
+            at=$next file=$base.out.$next
+            while [ $((held - ${2:-0})) -ge "$keep" ]; do
                 rm -f "$1"
                 held=$((held - $2))
                 shift 2
             done
         done
-        until : >"$base.end"; do
-            [ -d "${base%/*}" ] || exit
-            sleep 1
+        [ "$at" = 0 ] || [ -s "$file" ] || rm -f "$file"
+        until echo $((at + len)) >"$base.end"; do
+            [ -d "${base%/*}" ] && sleep 1 || exit
         done
     }
 '
 # A setsid that leads a session has to fork, and is not waited for. In the background (`&`) INT and QUIT would be ignored, in
 # the process, too.
 HANGAR_PROCESS_ID='' HANGAR_SUPERVISES=$id setsid sh -c 'exec setsid sh -c "$@"' sh "$supervise" hangar "$id" "$base" \
-    "$keep" "$@" </dev/null >/dev/null 2>&1
-read -r pid <"$base.fifo"
-rm -f "$base.fifo"
+    "$keep" "$mask" "$@" </dev/null >/dev/null 2>&1 || { rm -f "$base".*; exit 1; }
+tries=0
+while [ ! -s "$base.pid" ]; do
+    if [ -s "$base.exit" ] || [ "$tries" -ge 500 ]; then
+        cat "$base.out" >&2
+        rm -f "$base".*
+        exit 1
+    fi
+    tries=$((tries + 1))
+    sleep 0.01 2>/dev/null || sleep 1
+done
+read -r pid _ <"$base.pid"
 echo "started $pid"
