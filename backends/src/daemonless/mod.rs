@@ -7,9 +7,11 @@
 //!
 //! * What a command prints comes in one piece, the last [`MAX_HELD`](held::MAX_HELD) bytes of each output.
 //! * A process has a session of its own (`setsid`) and outlives this server. What it prints is in `~/.hangar/bg/<id>.out` and,
-//!   past 4 MiB, in `<id>.out.<offset>`, of which the oldest go; how it ended in `<id>.exit`. It is looked after every 0.5 s
-//!   while somebody reads it, every 5 s otherwise. A byte has the same offset whoever reads it, so a server that starts again goes
-//!   on where it was.
+//!   past 4 to 8 MiB, in `<id>.out.<offset>`, of which the oldest go; how it ended in `<id>.exit`. It is looked after every
+//!   0.5 s while somebody reads it, every 5 s otherwise (`looks`). A byte has the same offset whoever reads it, so a server that
+//!   starts again goes on where it was.
+//! * All of that is as true as the user is whom the process runs as: it can write these files. What they say is believed where it
+//!   costs nobody else anything: that it has ended only once its leader is gone, and its number is the one that its start gave.
 //! * A shell tells a signal from an exit code by 128 + n: so does this.
 //! * There is no input for processes, there are no terminals, and nothing is paused.
 
