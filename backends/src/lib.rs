@@ -2,6 +2,7 @@
 //!
 //! * [`runtime`]: what a runtime must offer. The rest of the project names no runtime.
 //! * [`sandbox`]: what a sandbox must offer: to start a command, and what one may ask of it.
+//! * [`starting`]: what every start of a process has in common.
 //! * [`handle`]: a process as its driver and its readers share it.
 //! * [`pool`]: threads for work that blocks, for the runtimes.
 //! * [`socket_file`]: the file of a unix listener, for the runtimes.
@@ -32,7 +33,7 @@ pub mod pool;
 pub mod runtime;
 pub mod sandbox;
 pub mod socket_file;
-mod starting;
+pub mod starting;
 pub mod stop;
 #[cfg(feature = "store")]
 pub mod store;

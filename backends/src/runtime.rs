@@ -197,7 +197,7 @@ pub async fn until<T>(runtime: &dyn Runtime, at: Time, future: impl Future<Outpu
 }
 
 /// Waits until `is_empty`; `left` is told whenever something has left.
-pub(crate) async fn emptied(left: &Notify, is_empty: impl Fn() -> bool) {
+pub async fn emptied(left: &Notify, is_empty: impl Fn() -> bool) {
     loop {
         let mut next = std::pin::pin!(left.notified());
         // From here on none is missed.

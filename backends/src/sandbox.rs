@@ -2,7 +2,7 @@
 //!
 //! Written so that a sandbox on this machine, a daemon behind an RPC stream, and the exec calls of Docker and
 //! Kubernetes fit alike: a command is started, and everything that happens to it after that (output, exit, its loss)
-//! reaches its [`Process`](hangar_core::process::Process) by a driver of the sandbox's. What is asked of it (input,
+//! reaches its [`Process`] by a driver of the sandbox's. What is asked of it (input,
 //! signals, its end) the driver takes from there. What a sandbox cannot do it says by its [`Capabilities`].
 
 use crate::{Handle, runtime::BoxFuture};
@@ -113,7 +113,7 @@ const MAX_STRING: usize = 128 * 1024;
 
 impl Spec {
     /// Which field is at fault where the system takes no more: the one with a string that is too long, or the longer one.
-    pub(crate) fn longest(&self) -> &'static str {
+    pub fn longest(&self) -> &'static str {
         let lens = |strings: &mut dyn Iterator<Item = usize>| {
             strings.fold((false, 0), |(has_long, sum), len| (has_long || len >= MAX_STRING, sum + len))
         };

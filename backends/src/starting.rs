@@ -6,10 +6,11 @@ use std::{future::Future, sync::Arc, task::Waker};
 use tokio::sync::oneshot;
 
 /// Who asked for a start.
-pub(crate) struct Starting(oneshot::Sender<Result<Arc<Handle>, StartError>>);
+#[derive(Debug)]
+pub struct Starting(oneshot::Sender<Result<Arc<Handle>, StartError>>);
 
 /// Runs a start, and what follows it, as a task: whoever asked may go away while the process is being started.
-pub(crate) async fn start<F>(
+pub async fn start<F>(
     runtime: &dyn Runtime,
     task: impl FnOnce(Starting) -> F,
 ) -> Result<Arc<Handle>, StartError>
@@ -23,7 +24,7 @@ where
 
 impl Starting {
     /// Says what came of it. A process whose starter went away is ended: nobody knows what to know it by.
-    pub(crate) fn tell(self, handle: &Arc<Handle>, result: Result<(), StartError>) {
+    pub fn tell(self, handle: &Arc<Handle>, result: Result<(), StartError>) {
         if self.0.send(result.map(|()| Arc::clone(handle))).is_err() {
             handle.command(|process| {
                 process.abandon_output();
@@ -34,7 +35,7 @@ impl Starting {
 }
 
 /// A command that is at fault itself: it is a process that has ended.
-pub(crate) fn fail(runtime: &dyn Runtime, handle: &Handle, failure: &StartFailure) {
+pub fn fail(runtime: &dyn Runtime, handle: &Handle, failure: &StartFailure) {
     let (now, ts_ms) = (runtime.now(), runtime.wall_ms());
     handle.drive(Waker::noop(), |process| {
         process.handle_start_failed(failure, ts_ms);
