@@ -37,6 +37,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a client with a cursor waits for a process to be found that another server has followed.
 const FOUND_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long it then waits for what was given out before.
+const READ_WITHIN: Duration = Duration::from_secs(2);
+
 /// Lines of a screenful at the least.
 const SCREEN_LINES: u64 = 24;
 
@@ -138,17 +141,25 @@ pub struct Following {
 }
 
 impl Plane {
-    /// Waits until it is known what a cursor means, where another server has followed the process before and its sandbox
-    /// was not reached since.
+    /// Waits until it is known what a cursor means, where another server has followed the process before: until its sandbox
+    /// was reached since, and what had been given out is here again.
     pub(super) async fn know(&self, background: &Background, start: Start) -> Result<(), ApiError> {
-        let is_cursor = matches!(start, Start::Offset(1..) | Start::AfterSeq(1..));
-        if !is_cursor || !background.handle().look(Process::is_unfound) {
+        let is_there = |process: &Process| match start {
+            Start::Offset(offset) => offset <= process.log().end_offset(),
+            Start::AfterSeq(seq) => seq <= process.log().newest_seq(),
+            Start::Oldest | Start::Last(_) | Start::Lines(_) | Start::Screen(_) => true,
+        };
+        if !background.is_adopted() || background.handle().look(is_there) {
             return Ok(());
         }
         let reading = background.handle().reader();
         let found = poll_fn(|cx| reading.poll_until(cx.waker(), |process| !process.is_unfound()));
         let found = until(&*self.runtime, self.runtime.now() + FOUND_WITHIN, found).await;
-        found.ok_or_else(ApiError::sandbox_away)
+        found.ok_or_else(ApiError::sandbox_away)?;
+        // Who asks for more than there ever was is refused after that.
+        let there = poll_fn(|cx| reading.poll_until(cx.waker(), is_there));
+        until(&*self.runtime, self.runtime.now() + READ_WITHIN, there).await;
+        Ok(())
     }
 
     /// Follows a process.
