@@ -26,8 +26,8 @@ use std::{
 };
 
 const START: &str = include_str!("scripts/start.sh");
-const REPORT: &str = include_str!("scripts/report.sh");
-const SIGNAL: &str = include_str!("scripts/signal.sh");
+const REPORT: &str = concat!(include_str!("scripts/lives.sh"), include_str!("scripts/report.sh"));
+const SIGNAL: &str = concat!(include_str!("scripts/lives.sh"), include_str!("scripts/signal.sh"));
 const REMOVE: &str = include_str!("scripts/remove.sh");
 
 /// What processes and those who look after them are known by.

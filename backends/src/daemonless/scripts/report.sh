@@ -5,20 +5,6 @@ umask 077
 id=$1 pid=$2 from=$3 most=$4 seq=$5
 base=${HOME:-/}/.hangar/bg/$id
 
-# Whether a number is still the process: it has the id in its environment, or who looks after it is its parent.
-has() { grep -q "$1=$id" "/proc/$2/environ" 2>/dev/null; }
-lives() {
-    [ "$pid" -gt 1 ] 2>/dev/null || return 1
-    # Without /proc a number is all there is to know.
-    [ -e /proc/self/environ ] || { kill -0 "$pid" 2>/dev/null; return; }
-    has HANGAR_PROCESS_ID "$pid" && return
-    stat=$(cat "/proc/$pid/stat" 2>/dev/null) || return 1
-    stat=${stat##*) }
-    case $stat in Z*) return 1 ;; esac
-    stat=${stat#* }
-    has HANGAR_SUPERVISES "${stat%% *}"
-}
-
 noted=0 supervisor=0
 [ -s "$base.pid" ] && read -r noted supervisor _ <"$base.pid"
 # What is noted there anybody may have written.

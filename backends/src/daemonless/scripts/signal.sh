@@ -2,20 +2,6 @@
 # `leader`, `group`, or `all` that has its id, whether or not it left the group.
 id=$1 pid=$2 signals=$3 to=$4
 
-# Whether the number is still the process: it has the id in its environment, or who looks after it is its parent.
-has() { grep -q "$1=$id" "/proc/$2/environ" 2>/dev/null; }
-lives() {
-    [ "$pid" -gt 1 ] 2>/dev/null || return 1
-    # Without /proc a number is all there is to know.
-    [ -e /proc/self/environ ] || { kill -0 "$pid" 2>/dev/null; return; }
-    has HANGAR_PROCESS_ID "$pid" && return
-    stat=$(cat "/proc/$pid/stat" 2>/dev/null) || return 1
-    stat=${stat##*) }
-    case $stat in Z*) return 1 ;; esac
-    stat=${stat#* }
-    has HANGAR_SUPERVISES "${stat%% *}"
-}
-
 if lives; then
     for signal in $signals; do
         case $to in
