@@ -26,7 +26,10 @@ use hangar_core::{
 use std::{
     fs,
     io::Write,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::Command as Program,
     sync::{
@@ -218,6 +221,12 @@ fn it_is_ended_with_all_of_it(shell: &Arc<Shell>, sandbox: &DaemonlessSandbox) {
     for line in &members {
         assert_eq!(living(line), support::NONE, "{line}");
     }
+    // So is one that is known by nothing in its environment.
+    let hidden =
+        start(sandbox, kept(argv(&["env", "-i", "/bin/sh", "-c", "echo up; exec /bin/sleep 100"]))).unwrap();
+    wait_for(&hidden, "up");
+    hidden.command(Process::kill);
+    assert_eq!(wait_for_end(&hidden), Exit::Signal(15));
     // One that ends by itself is let go of as well.
     let handle = start(sandbox, line("echo up; exec sleep 100")).unwrap();
     wait_for(&handle, "up");
@@ -373,6 +382,14 @@ fn it_is_taken_over(shell: &Arc<Shell>) {
     });
     let gone = shell.sandbox().adopt(adoption("01NOTHERE", Some(1))).unwrap();
     assert_eq!(wait_for_end(&gone), Exit::Unknown, "nobody knows of it");
+    // Its number is somebody else's by now, who is not to be ended for it.
+    let mut stranger = Program::new("sleep").arg("100").process_group(0).spawn().unwrap();
+    let gone = shell.sandbox().adopt(adoption("01NOTTHAT", Some(stranger.id()))).unwrap();
+    gone.command(Process::kill);
+    wait_until("it is let go of", || gone.is_released());
+    assert_eq!(stranger.try_wait().unwrap(), None, "the stranger lives");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
 }
 
 fn without_its_files_it_is_ended_all_the_same(shell: &Arc<Shell>, sandbox: &DaemonlessSandbox) {
