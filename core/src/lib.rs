@@ -41,6 +41,7 @@
 //! * [`attach`]: a process's output for a client that comes and goes.
 //! * [`subscription`]: the same at the daemon, as E2B's clients know it.
 //! * [`changes`]: what changed, for a client that follows it.
+//! * [`watch`]: the changes below a directory.
 //! * [`wire`]: bytes to typed messages and back.
 
 #![forbid(unsafe_code)]
@@ -63,6 +64,7 @@ pub mod testing;
 pub mod text;
 pub mod tickets;
 pub mod time;
+pub mod watch;
 pub mod wire;
 
 pub use close::Close;

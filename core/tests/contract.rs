@@ -6,7 +6,7 @@
 use arbitrary::Arbitrary;
 use hangar_core::testing::{
     attach, changes, connect, envd, exec, limits, listen, log, mcp, pace, process, scenario, sse,
-    subscription, tail, text,
+    subscription, tail, text, watch,
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
@@ -123,4 +123,14 @@ fn mcp_request() {
 #[test]
 fn mcp_answered() {
     check(600, mcp::run_answered);
+}
+
+#[test]
+fn watch() {
+    check(600, watch::run);
+}
+
+#[test]
+fn watch_history() {
+    check(200, watch::run_history);
 }

@@ -3,7 +3,7 @@
 
 use hangar_core::testing::{
     self, attach, changes, connect, control, detached, envd, exec, limits, listen, log, mcp, pace, process,
-    sse, subscription, tail, text,
+    sse, subscription, tail, text, watch,
 };
 use std::{fs, path::Path};
 
@@ -119,4 +119,14 @@ fn mcp_listen() {
 #[test]
 fn mcp_answered() {
     replay("mcp_answered", |bytes| testing::run(bytes, mcp::run_answered));
+}
+
+#[test]
+fn watch() {
+    replay("watch", |bytes| testing::run(bytes, watch::run));
+}
+
+#[test]
+fn watch_history() {
+    replay("watch_history", |bytes| testing::run(bytes, watch::run_history));
 }

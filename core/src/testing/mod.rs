@@ -28,6 +28,7 @@ pub mod sse;
 pub mod subscription;
 pub mod tail;
 pub mod text;
+pub mod watch;
 
 use arbitrary::{Arbitrary, Unstructured};
 use std::fmt::Debug;
