@@ -177,7 +177,7 @@ fn protobuf_is_byte_for_byte() {
         metadata: BTreeMap::from([("k".into(), "v".into())]),
     };
     check(
-        &FilesystemEvent { name: "a".into(), kind: 5, entry: Some(entry) },
+        &FilesystemEvent { name: "a".into(), kind: 5, entry: Some(entry), ..FilesystemEvent::default() },
         b"\x0a\x01a\x10\x05\x1a\x30\x0a\x01a\x10\x03\x1a\x02/a\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\
           \x28\xa4\x03\x32\x01p\x3a\x01o\x42\x01g\x4a\x04\x08\x01\x10\x02\x52\x00\x5a\x06\x0a\x01k\x12\x01v",
     );
@@ -186,6 +186,7 @@ fn protobuf_is_byte_for_byte() {
         recursive: true,
         include_entry: true,
         allow_network_mounts: true,
+        tells_existing: false,
     };
     check(&watch, b"\x0a\x01d\x10\x01\x18\x01\x20\x01");
     // What nobody knows is passed over: field 7, and a fixed number in field 8.
@@ -195,6 +196,50 @@ fn protobuf_is_byte_for_byte() {
         let error = decode::<PathRequest>(Codec::Proto, bad).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
     }
+}
+
+#[test]
+fn what_a_watch_tells_is_byte_for_byte() {
+    let started = WatchDirResponse { start: Some(WatchStarted::default()), ..WatchDirResponse::default() };
+    assert_eq!(written(Codec::Json, &started), br#"{"start":{}}"#);
+    check(&started, b"\x0a\x00");
+    let alive = WatchDirResponse { keepalive: Some(Empty {}), ..WatchDirResponse::default() };
+    assert_eq!(written(Codec::Json, &alive), br#"{"keepalive":{}}"#);
+    check(&alive, b"\x1a\x00");
+    let event = FilesystemEvent { name: "f".into(), kind: 1, ..FilesystemEvent::default() };
+    let told = WatchDirResponse { filesystem: Some(event.clone()), ..WatchDirResponse::default() };
+    assert_eq!(written(Codec::Json, &told), br#"{"filesystem":{"name":"f","type":"EVENT_TYPE_CREATE"}}"#);
+    check(&told, b"\x12\x05\x0a\x01f\x10\x01");
+    check(&WatcherEventsResponse { events: vec![event] }, b"\x0a\x05\x0a\x01f\x10\x01");
+    let watcher = CreateWatcherResponse { watcher_id: "w1".into() };
+    assert_eq!(written(Codec::Json, &watcher), br#"{"watcherId":"w1"}"#);
+    check(&watcher, b"\x0a\x02w1");
+    check(&WatcherRequest { watcher_id: "w1".into() }, b"\x0a\x02w1");
+}
+
+#[test]
+fn what_hangar_adds_to_a_watch_has_numbers_of_its_own() {
+    let watch = WatchDirRequest { tells_existing: true, ..WatchDirRequest::default() };
+    assert_eq!(written(Codec::Json, &watch), br#"{"tellsExisting":true}"#);
+    check(&watch, b"\xa8\x06\x01");
+    check(&WatchStarted { path: "/d".into() }, b"\xaa\x06\x02/d");
+    let event = FilesystemEvent {
+        name: "\u{fffd}".into(),
+        kind: 4,
+        name_bytes: Some(Bytes::from_static(b"\xff")),
+        from: Some(Bytes::from_static(b"a")),
+        ..FilesystemEvent::default()
+    };
+    assert_eq!(
+        String::from_utf8(written(Codec::Json, &event)).unwrap(),
+        "{\"name\":\"\u{fffd}\",\"type\":\"EVENT_TYPE_RENAME\",\"nameBytes\":\"/w==\",\"from\":\"YQ==\"}"
+    );
+    check(&event, b"\x0a\x03\xef\xbf\xbd\x10\x04\xaa\x06\x01\xff\xb2\x06\x01a");
+    let told = |bytes: &[u8], event: FilesystemEvent| check(&event, bytes);
+    told(b"\xb8\x06\x01", FilesystemEvent { overflow: true, ..FilesystemEvent::default() });
+    told(b"\xc0\x06\x01", FilesystemEvent { ready: true, ..FilesystemEvent::default() });
+    told(b"\xca\x06\x04gone", FilesystemEvent { blind: Some("gone".into()), ..FilesystemEvent::default() });
+    told(b"\xd2\x06\x05moved", FilesystemEvent { end: Some("moved".into()), ..FilesystemEvent::default() });
 }
 
 fn check<M: Message + PartialEq>(message: &M, bytes: &[u8]) {

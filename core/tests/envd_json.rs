@@ -52,7 +52,14 @@ fn what_has_its_default_is_left_out() {
         r#"{"name":"","type":"FILE_TYPE_UNSPECIFIED","path":"","size":"0","mode":0,"metadata":{}}"#,
         "{}",
     );
-    becomes::<WatchDirRequest>(r#"{"path":null,"recursive":null,"includeEntry":false}"#, "{}");
+    becomes::<WatchDirRequest>(
+        r#"{"path":null,"recursive":null,"includeEntry":false,"tellsExisting":null}"#,
+        "{}",
+    );
+    becomes::<FilesystemEvent>(
+        r#"{"nameBytes":null,"from":null,"overflow":false,"ready":null,"blind":null,"end":null}"#,
+        "{}",
+    );
     becomes::<SendSignalRequest>(r#"{"process":null,"signal":null,"group":null}"#, "{}");
     // What may be left out is told apart from what is empty.
     same::<StartRequest>(r#"{"process":{"cwd":""},"pty":{},"tag":"","stdin":false}"#);
@@ -193,6 +200,10 @@ fn names_are_read_as_the_protocol_has_them_too() {
         r#"{"include_entry":true,"allow_network_mounts":true}"#,
         r#"{"includeEntry":true,"allowNetworkMounts":true}"#,
     );
+    becomes::<WatchDirRequest>(r#"{"tells_existing":true}"#, r#"{"tellsExisting":true}"#);
+    becomes::<FilesystemEvent>(r#"{"name_bytes":"YQ"}"#, r#"{"nameBytes":"YQ=="}"#);
+    becomes::<CreateWatcherResponse>(r#"{"watcher_id":"w"}"#, r#"{"watcherId":"w"}"#);
+    becomes::<WatcherRequest>(r#"{"watcher_id":"w"}"#, r#"{"watcherId":"w"}"#);
 }
 
 #[test]

@@ -45,6 +45,18 @@ impl Compared for FilesystemEvent {
     }
 }
 
+impl Compared for WatchDirResponse {
+    fn normalize(&mut self) {
+        self.filesystem.iter_mut().for_each(Compared::normalize);
+    }
+}
+
+impl Compared for WatcherEventsResponse {
+    fn normalize(&mut self) {
+        self.events.iter_mut().for_each(Compared::normalize);
+    }
+}
+
 macro_rules! messages {
     ($($message:ident),+; $($compared:ident),+) => {
         $(impl Compared for $message {})+
@@ -64,8 +76,8 @@ messages!(
     StartRequest, ProcessConfig, Pty, Size, ProcessInfo, Empty, ListResponse, ProcessSelector, ConnectRequest,
     UpdateRequest, ProcessInput, SendInputRequest, StreamInputRequest, DataRequest, SendSignalRequest,
     CloseStdinRequest, StartResponse, ProcessEvent, StartEvent, DataEvent, EndEvent, ExitedEvent, PathRequest,
-    MoveRequest, ListDirRequest, WatchDirRequest;
-    EntryInfo, EntryResponse, ListDirResponse, FilesystemEvent
+    MoveRequest, ListDirRequest, WatchDirRequest, WatchStarted, CreateWatcherResponse, WatcherRequest;
+    EntryInfo, EntryResponse, ListDirResponse, FilesystemEvent, WatchDirResponse, WatcherEventsResponse
 );
 
 /// Reads bytes as JSON: the first says as which message.
@@ -131,7 +143,8 @@ fn value(u: &mut Unstructured<'_>, json: &mut String, depth: u8) -> Result<()> {
         data keepalive signal group event end exited seq offset stdout stderr tsMs ts_ms exitCode exit_code status \
         error drainTimedOut drain_timed_out path source destination depth entry entries name type mode permissions \
         owner modifiedTime modified_time symlinkTarget symlink_target metadata recursive includeEntry \
-        include_entry allowNetworkMounts unknown";
+        include_entry allowNetworkMounts allow_network_mounts tellsExisting tells_existing filesystem events \
+        watcherId watcher_id nameBytes name_bytes from overflow ready blind unknown";
     const VALUES: &str = r#"0 1 -1 7.0 1.5 1e3 4294967295 4294967296 18446744073709551615 9e99 null true false "" "a"
         "7" "-7" "1e2" "YQ==" "YQ" "-_8=" "+/8" "SIGNAL_SIGKILL" "FILE_TYPE_FILE" "EVENT_TYPE_WRITE" "NEW"
         "2026-11-29T01:02:03.5Z" "1969-12-31T23:59:59.999999999+01:00" "9999-12-31T23:59:60Z" []"#;
@@ -171,7 +184,8 @@ impl<'a> Arbitrary<'a> for Proto {
 }
 
 fn fields(u: &mut Unstructured<'_>, depth: u8) -> Result<Vec<u8>> {
-    const NUMBERS: [u32; 21] = [1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 11, 12, 101, 102, 103, 104];
+    const NUMBERS: [u32; 23] =
+        [1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 11, 12, 101, 102, 103, 104, 105, 106];
     let mut bytes = Vec::new();
     for _ in 0..u.int_in_range(0..=3u8)? {
         let key = u64::from(*u.choose(&NUMBERS)?) << 3;

@@ -8,4 +8,5 @@ pub mod json;
 pub mod mcp;
 pub mod process;
 pub mod sse;
+pub mod watch;
 pub mod websocket;

@@ -4,9 +4,11 @@
 //! wire, of which a method of the struct picks the one that is set. What hangar adds has field numbers from 101 on.
 //!
 //! * [`process`], [`filesystem`]: the messages.
+//! * [`change`]: what a watch tells, as the events of a stream.
 //! * [`event`]: the events of a stream, written without a detour: they are what most bytes are.
 //! * `rules`: how protobuf writes values in JSON.
 
+pub mod change;
 pub mod event;
 pub mod filesystem;
 pub mod process;

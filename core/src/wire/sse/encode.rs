@@ -25,6 +25,12 @@ pub fn event<'a>(name: &'static str, out: &'a mut BytesMut) -> Event<'a> {
     Event { out }
 }
 
+/// Starts an event without a name, which clients take for one of the name `message`.
+pub fn message(out: &mut BytesMut) -> Event<'_> {
+    out.reserve(64);
+    Event { out }
+}
+
 impl Event<'_> {
     /// What the client sends as `Last-Event-ID` to go on after this event. A number, so it carries no line end.
     pub fn id(self, id: u64) -> Self {

@@ -4,4 +4,4 @@ mod decode;
 mod encode;
 
 pub use decode::{Decoder, Event, TooLong};
-pub use encode::{COMMENT, Event as Encoding, comment, event};
+pub use encode::{COMMENT, Event as Encoding, comment, event, message};

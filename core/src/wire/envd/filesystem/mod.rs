@@ -1,9 +1,16 @@
 //! The messages of `filesystem.Filesystem`.
 
-use super::rules::{event_type, file_type, is_default, long, message, nullable, number, timestamp};
-pub use prost_types::Timestamp;
+mod watch;
+
+use super::rules::{file_type, is_default, long, message, nullable, number, timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+pub use prost_types::Timestamp;
+pub use watch::{
+    CreateWatcherResponse, FilesystemEvent, WatchDirRequest, WatchDirResponse, WatchStarted,
+    WatcherEventsResponse, WatcherRequest,
+};
 
 /// The service.
 pub const SERVICE: &str = "filesystem.Filesystem";
@@ -114,48 +121,4 @@ pub struct EntryInfo {
     #[prost(btree_map = "string, string", tag = "11")]
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub metadata: BTreeMap<String, String>,
-}
-
-/// A directory to watch.
-#[derive(Clone, Deserialize, Eq, PartialEq, prost::Message, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct WatchDirRequest {
-    /// Which.
-    #[prost(string, tag = "1")]
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub path: String,
-    /// With those below it.
-    #[prost(bool, tag = "2")]
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub recursive: bool,
-    /// With what is there then.
-    #[prost(bool, tag = "3")]
-    #[serde(alias = "include_entry", deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub include_entry: bool,
-    /// Also where the file system does not tell of what others change.
-    #[prost(bool, tag = "4")]
-    #[serde(
-        alias = "allow_network_mounts",
-        deserialize_with = "nullable",
-        skip_serializing_if = "is_default"
-    )]
-    pub allow_network_mounts: bool,
-}
-
-/// Something that changed.
-#[derive(Clone, Deserialize, PartialEq, prost::Message, Serialize)]
-#[serde(default)]
-pub struct FilesystemEvent {
-    /// What, relative to what is watched.
-    #[prost(string, tag = "1")]
-    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    pub name: String,
-    /// 1 create, 2 write, 3 remove, 4 rename, 5 chmod.
-    #[prost(int32, tag = "2")]
-    #[serde(rename = "type", with = "event_type", skip_serializing_if = "is_default")]
-    pub kind: i32,
-    /// What is there now.
-    #[prost(message, optional, tag = "3")]
-    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
-    pub entry: Option<EntryInfo>,
 }
