@@ -2,6 +2,7 @@
 //!
 //! * [`runtime`]: what a runtime must offer. The rest of the project names no runtime.
 //! * [`sandbox`]: what a sandbox must offer: to start a command, and what one may ask of it.
+//! * [`watching`]: the changes below a directory of a sandbox.
 //! * [`starting`]: what every start of a process has in common.
 //! * [`handle`]: a process as its driver and its readers share it.
 //! * [`pool`]: threads for work that blocks, for the runtimes.
@@ -37,6 +38,7 @@ pub mod starting;
 pub mod stop;
 #[cfg(feature = "store")]
 pub mod store;
+pub mod watching;
 
 pub use handle::Handle;
 pub use runtime::Runtime;

@@ -5,7 +5,11 @@
 //! reaches its [`Process`] by a driver of the sandbox's. What is asked of it (input,
 //! signals, its end) the driver takes from there. What a sandbox cannot do it says by its [`Capabilities`].
 
-use crate::{Handle, runtime::BoxFuture};
+use crate::{
+    Handle,
+    runtime::BoxFuture,
+    watching::{WatchError, WatchSpec, Watching},
+};
 use bytes::Bytes;
 use hangar_core::{
     Time,
@@ -22,6 +26,9 @@ pub trait Sandbox: Send + Sync + 'static {
     /// started and that asking again, differently or later, may help; a command that is at fault itself (not found,
     /// not executable) is a process that ends with 126 or 127.
     fn start(&self, spec: Spec) -> BoxFuture<'_, Result<Arc<Handle>, StartError>>;
+
+    /// Watches a directory. Returns once it is watched itself; those below it are before `Ready` comes.
+    fn watch(&self, spec: WatchSpec) -> BoxFuture<'_, Result<Box<dyn Watching>, WatchError>>;
 
     /// Stops everything in it, in a way that [`resume`](Self::resume) undoes; commands cannot be started meanwhile.
     /// After an error nothing is stopped. Whoever calls this, `resume` and `destroy` does so one after the other.

@@ -50,6 +50,30 @@ fn a_path_within_is_what_the_client_sees() {
 }
 
 #[test]
+fn a_directory_to_watch_is_within() {
+    let (folder, files, user) = rooted();
+    symlink(folder.at("secret"), folder.at("root/out")).unwrap();
+    symlink("dir", folder.at("root/in")).unwrap();
+    for (path, is_served) in
+        [("root", true), ("root/dir", true), ("root/in", true), ("root/out", false), ("secret", false)]
+    {
+        let checked = files.check_directory(&user, &folder.at(path));
+        let expected = if is_served { Ok(()) } else { Err(FileError::OutsideRoot(folder.text(path))) };
+        assert_eq!(checked, expected);
+    }
+    let file = folder.at("root/dir/file");
+    assert!(matches!(files.check_directory(&user, &file), Err(FileError::NotADirectory(_))));
+    assert!(matches!(files.check_directory(&user, &folder.at("root/no")), Err(FileError::NotFound(_))));
+    let real = |path: &str| fs::canonicalize(folder.at(path)).unwrap();
+    for (path, is_held) in [("root", true), ("root/dir", true), ("secret", false), ("", false)] {
+        assert_eq!(files.holds(&real(path)), is_held, "{path}");
+    }
+    assert!(files.is_fenced());
+    let files = Files::new(None).unwrap();
+    assert!(files.holds(&real("secret")) && !files.is_fenced());
+}
+
+#[test]
 fn no_text_of_a_path_leaves() {
     let (folder, files, user) = rooted();
     for path in

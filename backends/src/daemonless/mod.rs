@@ -28,6 +28,7 @@ use crate::{
     runtime::{BoxFuture, emptied, sleep_until, until},
     sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError, Stdin},
     starting::{self, Starting},
+    watching::{WatchError, WatchSpec, Watching},
 };
 use driver::Driver;
 use hangar_core::{log::Retention, process::Process, wire::detached::Start};
@@ -141,6 +142,10 @@ impl Sandbox for DaemonlessSandbox {
             })
             .await
         })
+    }
+
+    fn watch(&self, _: WatchSpec) -> BoxFuture<'_, Result<Box<dyn Watching>, WatchError>> {
+        Box::pin(std::future::ready(Err(WatchError::NeedsDaemon)))
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), SandboxError>> {

@@ -22,6 +22,7 @@ mod orders;
 mod rpc;
 mod start;
 mod stream;
+mod watch;
 
 use crate::{
     Handle, Runtime, Sandbox,
@@ -29,6 +30,7 @@ use crate::{
     runtime::{BoxFuture, emptied, until},
     sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError},
     starting::{self, Starting},
+    watching::{WatchError, WatchSpec, Watching},
 };
 use driver::{Driver, Followed};
 use hangar_core::{
@@ -110,6 +112,8 @@ struct Shared {
 #[derive(Default)]
 struct Table {
     processes: BTreeMap<String, Arc<Handle>>,
+    /// Who watches a directory.
+    watches: watch::Wakers,
     destroyed: bool,
 }
 
@@ -187,6 +191,10 @@ impl Sandbox for EnvdSandbox {
         })
     }
 
+    fn watch(&self, spec: WatchSpec) -> BoxFuture<'_, Result<Box<dyn Watching>, WatchError>> {
+        Box::pin(watch::watch(&self.shared, spec))
+    }
+
     fn pause(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async { Err(SandboxError::Unsupported("paused: its daemon cannot do that")) })
     }
@@ -198,7 +206,12 @@ impl Sandbox for EnvdSandbox {
     fn destroy(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
             let shared = &self.shared;
-            shared.lock().destroyed = true;
+            let watches = {
+                let mut table = shared.lock();
+                table.destroyed = true;
+                std::mem::take(&mut table.watches)
+            };
+            watches.wake();
             for handle in self.processes() {
                 handle.command(|process| {
                     process.abandon_output();
@@ -297,12 +310,16 @@ impl Shared {
 
     /// Where a command runs.
     fn cwd(&self, spec: &Spec) -> Option<String> {
-        match (&spec.cwd, &self.workdir) {
-            (Some(cwd), Some(workdir)) if !cwd.starts_with(['/', '~']) => {
-                Some(format!("{}/{cwd}", workdir.trim_end_matches('/')))
+        spec.cwd.as_ref().map(|cwd| self.in_workdir(cwd)).or_else(|| self.workdir.clone())
+    }
+
+    /// A path as the daemon is told it: one that is relative to where commands run.
+    fn in_workdir(&self, path: &str) -> String {
+        match &self.workdir {
+            Some(workdir) if !path.starts_with(['/', '~']) => {
+                format!("{}/{path}", workdir.trim_end_matches('/'))
             }
-            (Some(cwd), _) => Some(cwd.clone()),
-            (None, workdir) => workdir.clone(),
+            Some(_) | None => path.to_owned(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Calls to a daemon: each message in protobuf, each stream on a connection of its own.
 
-use super::stream::EventStream;
+use super::stream::MessageStream;
 use crate::{
     Runtime,
     net::{
@@ -92,6 +92,8 @@ pub(super) struct Head<'a> {
     pub(super) log: Option<u64>,
     /// `Hangar-Since`.
     pub(super) since: Option<u64>,
+    /// `Hangar-Watch`.
+    pub(super) watch: bool,
 }
 
 impl Head<'_> {
@@ -106,6 +108,9 @@ impl Head<'_> {
         }
         if self.until_read {
             request = request.header("hangar-retention", "until-read");
+        }
+        if self.watch {
+            request = request.header("hangar-watch", "1");
         }
         for (name, value) in [("hangar-log", self.log), ("hangar-since", self.since)] {
             if let Some(value) = value {
@@ -143,13 +148,13 @@ impl Rpc {
         }
     }
 
-    /// Opens a stream about a process. It is closed when it is dropped.
-    pub(super) async fn open<Q: Message>(
+    /// Opens a stream. It is closed when it is dropped.
+    pub(super) async fn open<Q: Message, A: Message>(
         &self,
         method: &str,
         head: &Head<'_>,
         message: &Q,
-    ) -> Result<EventStream, CallError> {
+    ) -> Result<MessageStream<A>, CallError> {
         let mut body = BytesMut::new();
         envelope::write(0, &mut body, |out| encode(Codec::Proto, message, out));
         let request = head.add(self.request(Method::POST, &format!("/{method}")));
@@ -159,7 +164,7 @@ impl Rpc {
             let (response, _) = self.send_anew(request).await?;
             let status = response.status();
             if status == StatusCode::OK {
-                return Ok(EventStream::new(response.into_body()));
+                return Ok(MessageStream::new(response.into_body()));
             }
             Err(refusal(status, &whole(response).await?))
         })

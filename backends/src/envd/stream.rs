@@ -6,13 +6,14 @@ use hangar_core::{
     wire::{
         connect::{Codec, Decoder, End, RpcError},
         envd::{
-            decode,
+            Message, decode,
             process::{ProcessEvent, StartResponse},
         },
     },
 };
 use hyper::body::{Body as _, Incoming};
 use std::{
+    marker::PhantomData,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -24,16 +25,20 @@ const MAX_MESSAGE: u32 = 4 * 1024 * 1024;
 /// Without a byte for this long, more than twice the time between two signs of life, the connection is dead.
 const SILENCE: Duration = Duration::from_secs(50);
 
-/// Events out of a connection.
-pub(super) struct EventStream {
+/// Messages out of a connection.
+pub(super) struct MessageStream<M> {
     body: Incoming,
     decoder: Decoder,
+    message: PhantomData<fn() -> M>,
     /// By when the next byte has to be there; None while nobody waits for one.
     until: Option<Time>,
     silence: Deadline,
 }
 
-/// Why a stream has no more events.
+/// The events of a process.
+pub(super) type EventStream = MessageStream<StartResponse>;
+
+/// Why a stream has no more messages.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(super) enum Lost {
     /// It stopped without its end.
@@ -44,9 +49,10 @@ pub(super) enum Lost {
     Ended(Option<RpcError>),
 }
 
-impl EventStream {
+impl<M: Message> MessageStream<M> {
     pub(super) fn new(body: Incoming) -> Self {
-        Self { body, decoder: Decoder::new(MAX_MESSAGE), until: None, silence: Deadline::default() }
+        let decoder = Decoder::new(MAX_MESSAGE);
+        Self { body, decoder, message: PhantomData, until: None, silence: Deadline::default() }
     }
 
     /// Nobody waits for what comes next: it is no silence.
@@ -54,12 +60,12 @@ impl EventStream {
         self.until = None;
     }
 
-    /// The next event.
-    pub(super) fn poll_next(
+    /// The next message.
+    pub(super) fn poll_message(
         &mut self,
         runtime: &dyn Runtime,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<ProcessEvent, Lost>> {
+    ) -> Poll<Result<M, Lost>> {
         loop {
             if let Some(envelope) = self.decoder.next_envelope().map_err(|error| cut(&error))? {
                 if envelope.is_compressed() {
@@ -69,12 +75,7 @@ impl EventStream {
                     let end = End::parse(&envelope.data).map_err(|error| cut(&error))?;
                     return Poll::Ready(Err(Lost::Ended(end.error)));
                 }
-                let message: StartResponse =
-                    decode(Codec::Proto, &envelope.data).map_err(|error| cut(&error))?;
-                if let Some(event) = message.event {
-                    return Poll::Ready(Ok(event));
-                }
-                continue;
+                return Poll::Ready(decode(Codec::Proto, &envelope.data).map_err(|error| cut(&error)));
             }
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
                 let until = *self.until.get_or_insert_with(|| runtime.now() + SILENCE);
@@ -91,6 +92,26 @@ impl EventStream {
                 }
                 Some(Err(error)) => return Poll::Ready(Err(cut(&error))),
                 None => return Poll::Ready(Err(cut(&"the connection ended"))),
+            }
+        }
+    }
+
+    /// The same, to be awaited.
+    pub(super) async fn message(&mut self, runtime: &dyn Runtime) -> Result<M, Lost> {
+        std::future::poll_fn(|cx| self.poll_message(runtime, cx)).await
+    }
+}
+
+impl EventStream {
+    /// The next event.
+    pub(super) fn poll_next(
+        &mut self,
+        runtime: &dyn Runtime,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ProcessEvent, Lost>> {
+        loop {
+            if let Some(event) = ready!(self.poll_message(runtime, cx))?.event {
+                return Poll::Ready(Ok(event));
             }
         }
     }

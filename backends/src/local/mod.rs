@@ -30,14 +30,17 @@ pub mod reaper;
 mod spawn;
 mod sweep;
 mod user;
+mod watch;
 
 use crate::{
     Handle, Runtime, Sandbox,
     runtime::{BoxFuture, blocking, emptied, until},
     sandbox::{Adoption, Capabilities, SandboxError, Spec, StartError},
     starting::{self, Starting},
+    watching::{WatchError, WatchSpec, Watching},
 };
 use driver::Driver;
+use files::resolve;
 use hangar_core::process::Process;
 use members::{Identity, Scanner};
 use spawn::NotStarted;
@@ -51,6 +54,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::Notify;
+use watch::{Watches, Wish};
 
 pub use user::{User, UserError};
 
@@ -92,6 +96,7 @@ struct Shared {
     /// In the environment of everything that runs here.
     sandbox_id: String,
     scanner: Scanner,
+    watches: Watches,
     table: Mutex<Table>,
     /// Told when a process has left the table.
     left: Notify,
@@ -122,6 +127,7 @@ impl LocalSandbox {
         let shared = Shared {
             sandbox_id: config.id.unwrap_or_else(random),
             scanner: Scanner::new(Arc::clone(&runtime)),
+            watches: Watches::new(Arc::clone(&runtime)),
             runtime,
             is_fixed_user: config.user.is_some(),
             user: config.user.unwrap_or_else(User::current),
@@ -154,6 +160,13 @@ impl Sandbox for LocalSandbox {
             shared.insert(&handle)?;
             let task = Arc::clone(shared);
             starting::start(&*shared.runtime, |starting| run(task, handle, spec, starting)).await
+        })
+    }
+
+    fn watch(&self, spec: WatchSpec) -> BoxFuture<'_, Result<Box<dyn Watching>, WatchError>> {
+        Box::pin(async move {
+            let wish = self.shared.wish(spec)?;
+            self.shared.watches.watch(wish).await
         })
     }
 
@@ -241,6 +254,34 @@ impl Shared {
         let entry = Entry { handle: Arc::clone(handle), leader: None };
         table.processes.insert(handle.id().to_owned(), entry);
         Ok(())
+    }
+
+    /// What is to be watched, for whom.
+    fn wish(&self, spec: WatchSpec) -> Result<Wish, WatchError> {
+        let table = self.lock();
+        if table.destroyed {
+            return Err(WatchError::Destroyed);
+        }
+        if table.paused.is_some() {
+            return Err(WatchError::Paused);
+        }
+        drop(table);
+        let user = match spec.user {
+            Some(name) if name != self.user.name => {
+                if self.is_fixed_user {
+                    let error = format!("this sandbox is watched as {}", self.user.name);
+                    return Err(WatchError::BadUser(error));
+                }
+                User::named(&name).map_err(|error| WatchError::BadUser(error.to_string()))?
+            }
+            Some(_) | None => self.user.clone(),
+        };
+        if spec.path.is_empty() {
+            return Err(WatchError::BadPath("it is empty".into()));
+        }
+        let path = resolve(&spec.path, &user, self.directory.as_deref())?;
+        let WatchSpec { recursive, tells_existing, network, .. } = spec;
+        Ok(Wish { path, user, recursive, tells_existing, network })
     }
 
     /// The driver lets go of a process.

@@ -30,9 +30,15 @@ impl Folder {
 
     fn within(folder: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("{folder}/hangar-files-{}-{next}", process::id()));
-        fs::create_dir(&path).unwrap();
+        let path = loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = PathBuf::from(format!("{folder}/hangar-files-{}-{next}", process::id()));
+            match fs::create_dir(&path) {
+                // Of a test that was killed, and had the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                made => break made.map(|()| path).unwrap(),
+            }
+        };
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
         Self(path)
     }

@@ -37,6 +37,7 @@ pub mod seeds;
 pub mod session;
 pub mod stdio;
 pub mod stream;
+pub mod watch;
 pub mod world;
 
 pub use cell::{Cell, Follower};

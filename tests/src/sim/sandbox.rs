@@ -6,11 +6,13 @@ use super::{
     family::Family,
     runtime::SimRuntime,
     script::{self, Outcome, Start, Step},
+    watch::Watches,
 };
 use hangar_backends::{
     Handle, Runtime, Sandbox,
     runtime::{BoxFuture, until},
     sandbox::{Adoption, Capabilities, Command, SandboxError, Spec, StartError},
+    watching::{WatchError, WatchSpec, Watching},
 };
 use hangar_core::{
     Time,
@@ -73,6 +75,8 @@ pub const FIRST_PID: u32 = 100;
 /// A sandbox of scripts. See [`script`].
 pub struct SimSandbox {
     shared: Arc<Shared>,
+    /// The directories of it that are watched.
+    pub watches: Arc<Watches>,
     ends_with_server: bool,
 }
 
@@ -111,7 +115,8 @@ impl SimSandbox {
     pub fn new(runtime: Arc<SimRuntime>, ends_with_server: bool) -> Arc<Self> {
         let shared =
             Shared { runtime, table: Mutex::default(), pauses: Mutex::default(), left: Notify::new() };
-        Arc::new(Self { shared: Arc::new(shared), ends_with_server })
+        let watches = Watches::new(Arc::clone(&shared.runtime));
+        Arc::new(Self { shared: Arc::new(shared), watches, ends_with_server })
     }
 
     /// Everything that was started, in that order.
@@ -183,6 +188,10 @@ impl Sandbox for SimSandbox {
             shared.runtime.spawn(Box::pin(start(Arc::clone(shared), handle, steps, tell)));
             told.await.unwrap_or_else(|_| Err(StartError::Broken("the run is over".to_owned())))
         })
+    }
+
+    fn watch(&self, spec: WatchSpec) -> BoxFuture<'_, Result<Box<dyn Watching>, WatchError>> {
+        Box::pin(self.watches.open(spec))
     }
 
     fn pause(&self) -> BoxFuture<'_, Result<(), SandboxError>> {

@@ -114,6 +114,26 @@ impl Files {
         act(user, || list::list(&place, depth, max_entries, &names))
     }
 
+    /// Whether not everything is served.
+    pub const fn is_fenced(&self) -> bool {
+        self.root.is_some()
+    }
+
+    /// Checks that a directory is there, and among what is served.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::NotFound`], [`FileError::NotADirectory`], [`FileError::OutsideRoot`].
+    pub fn check_directory(&self, user: &User, path: &Path) -> Result<(), FileError> {
+        let place = self.place(path)?;
+        act(user, || place.directory().map(drop))
+    }
+
+    /// Whether what has this path, which has no symbolic links in it, is among what is served.
+    pub fn holds(&self, real: &Path) -> bool {
+        self.root.as_ref().is_none_or(|root| root.holds(real))
+    }
+
     /// Makes a directory, with those that it is in, of mode `0755` less the server's umask.
     ///
     /// # Errors

@@ -42,6 +42,12 @@ impl Root {
         Ok(Self { descriptor, path, real })
     }
 
+    /// Whether it is the place of this path, or above it.
+    pub(super) fn holds(&self, real: &Path) -> bool {
+        // It may have been moved.
+        real_path(self.descriptor.as_fd()).is_some_and(|root| real.starts_with(root))
+    }
+
     fn open_beneath(
         &self,
         path: &Path,
