@@ -42,7 +42,10 @@ async function lists() {
   const { sandboxes } = await read("hangar://sandboxes");
   assert.deepEqual(sandboxes.map(({ name }) => name), ["local"]);
   const { resourceTemplates } = await client.listResourceTemplates();
-  assert.equal(resourceTemplates.length, 1);
+  assert.deepEqual(resourceTemplates.map(({ uriTemplate }) => uriTemplate.split("{?")[0]), [
+    "hangar://sandboxes/{sandbox}/processes/{process}/output",
+    "hangar://sandboxes/{sandbox}/watch",
+  ]);
   assert.deepEqual((await client.listPrompts()).prompts, []);
   said("lists");
 }

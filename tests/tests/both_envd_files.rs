@@ -171,9 +171,6 @@ fn what_is_wrong_has_its_code(on: On) {
         assert_eq!(call(&client, "Stat", &format!("{at}/{}", "n".repeat(300))), Err(Code::InvalidArgument));
         let unknown = client.with("Authorization", "Basic bm8tc3VjaC11c2VyOg==");
         assert_eq!(call(&unknown, "Stat", &at), Err(Code::Unauthenticated));
-        for method in ["CreateWatcher", "GetWatcherEvents", "RemoveWatcher"] {
-            assert_eq!(call(&client, method, &at), Err(Code::Unimplemented));
-        }
     }
     assert_eq!(get(&envd.json(), &missing).status, 404);
     assert_eq!(get(&envd.json(), &at).status, 400);

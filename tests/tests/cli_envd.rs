@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use hangar_core::wire::envd::process::StartRequest;
+use hangar_core::wire::{
+    connect::{Code, RpcError},
+    envd::{
+        filesystem::{CreateWatcherResponse, WatchDirRequest},
+        process::StartRequest,
+    },
+};
 use hangar_tests::real::{
     Folder, Hangar, Mark,
     binary::envd,
@@ -246,6 +252,18 @@ fn a_directory_is_all_that_is_served() {
         for outside in ["/etc/passwd".to_owned(), format!("{root}/link"), format!("{root}/../../etc/passwd")]
         {
             assert_eq!(status(&outside), 403, "{outside}");
+        }
+        std::os::unix::fs::symlink("/etc", folder.file("way")).unwrap();
+        for (path, code) in [
+            (format!("{root}"), None),
+            (format!("{root}/way"), Some(Code::PermissionDenied)),
+            (format!("{root}/.."), Some(Code::PermissionDenied)),
+            ("/etc".to_owned(), Some(Code::PermissionDenied)),
+        ] {
+            let asked = WatchDirRequest { path: path.clone(), ..WatchDirRequest::default() };
+            let watched: Result<CreateWatcherResponse, RpcError> =
+                running.json().call("/filesystem.Filesystem/CreateWatcher", &asked);
+            assert_eq!(watched.err().map(|error| error.code), code, "{path}");
         }
     });
 }

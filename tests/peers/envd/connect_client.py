@@ -238,13 +238,35 @@ def files(client):
     ]:
         refused(name, code, request)
     equal("nothing to remove", type(call.remove(fs.RemoveRequest(path=f"{place}/none"))), fs.RemoveResponse)
-    for name, request in [
-        ("watch", lambda: list(call.watch_dir(fs.WatchDirRequest(path=place)))),
-        ("poll", lambda: call.create_watcher(fs.CreateWatcherRequest(path=place))),
-        ("hear", lambda: call.get_watcher_events(fs.GetWatcherEventsRequest(watcher_id="w"))),
-        ("leave", lambda: call.remove_watcher(fs.RemoveWatcherRequest(watcher_id="w"))),
+
+
+def watches(client):
+    call, place = client.files, f"{folder}/watched {client.codec}"
+    Type = fs.EventType
+    call.make_dir(fs.MakeDirRequest(path=f"{place}/in"))
+    stream = call.watch_dir(fs.WatchDirRequest(path=place, recursive=True, include_entry=True))
+    said = lambda: next(message.event for message in stream if message.event.field != "keepalive")
+    equal("it begins", said().field, "start")
+    watcher = call.create_watcher(fs.CreateWatcherRequest(path=place, recursive=True)).watcher_id
+    equal("nothing has changed", list(call.get_watcher_events(fs.GetWatcherEventsRequest(watcher_id=watcher)).events), [])
+    made = collect(client.processes.start(bash(f"cd '{place}/in'; mkdir a; mv a b; rmdir b")))
+    equal("it changes", made[2].status, "exit status 0")
+    expected = [(Type.CREATE, "in/a"), (Type.RENAME, "in/a"), (Type.CREATE, "in/b"), (Type.REMOVE, "in/b")]
+    told = [said().value for _ in expected]
+    equal("changes as they come", [(event.type, event.name) for event in told], expected)
+    stream.close()
+    polled = []
+    while len(polled) < len(expected):
+        polled += call.get_watcher_events(fs.GetWatcherEventsRequest(watcher_id=watcher)).events
+    equal("changes for who asks", [(event.type, event.name) for event in polled], expected)
+    equal("it is removed", type(call.remove_watcher(fs.RemoveWatcherRequest(watcher_id=watcher))), fs.RemoveWatcherResponse)
+    for name, code, request in [
+        ("nobody to ask", Code.NOT_FOUND, lambda: call.get_watcher_events(fs.GetWatcherEventsRequest(watcher_id=watcher))),
+        ("nobody to remove", Code.NOT_FOUND, lambda: call.remove_watcher(fs.RemoveWatcherRequest(watcher_id=watcher))),
+        ("nothing to watch", Code.NOT_FOUND, lambda: list(call.watch_dir(fs.WatchDirRequest(path=f"{place}/no")))),
+        ("no directory to watch", Code.INVALID_ARGUMENT, lambda: call.create_watcher(fs.CreateWatcherRequest(path="/etc/passwd"))),
     ]:
-        refused(f"nothing to {name}", Code.UNIMPLEMENTED, request, "watched")
+        refused(name, code, request)
 
 
 def times(client):
@@ -367,6 +389,7 @@ def main():
         client = Client(codec)
         processes(client)
         files(client)
+        watches(client)
         times(client)
         compressed(client)
         asyncio.run(awaited(client))

@@ -166,6 +166,34 @@ async function file() {
   equal("a URL to read", await (await fetch(await sandbox.downloadUrl(`${folder}/by URL`))).text(), "by a URL");
 }
 
+async function watch() {
+  const place = `${folder}/watched`;
+  await files.makeDir(`${place}/sub`);
+  const [events, flat, ends] = [[], [], []];
+  const hear = (heard) => (event) => void heard.push([event.type, event.name, event.entry?.path]);
+  const onExit = (error) => void ends.push(error);
+  await files.watchDir(place, hear(events), { recursive: true, includeEntry: true, timeoutMs: 0, onExit });
+  const stopped = await files.watchDir(place, hear(flat), { timeoutMs: 0 });
+  await commands.run("echo 1 > f; mv f g; rm g; mkdir -p new/deep; echo x > sub/z", { cwd: place });
+  const told = (heard) => heard.map(([type, name]) => `${type} ${name}`).filter((one, i, all) => one !== all[i - 1]);
+  const expected = ["create f", "write f", "rename f", "create g", "remove g", "create new", "create sub/z", "write sub/z"];
+  // Found by looking into the new directory; meanwhile the rest is told.
+  const found = "create new/deep";
+  await until("what changed is told", () => [...expected, found].every((one) => told(events).includes(one)));
+  equal("each change in its order", told(events).filter((one) => one !== found), expected);
+  equal("each of them once", told(events).length, expected.length + 1);
+  equal("with what is there", events.find(([, name]) => name === "sub/z")[2], `${place}/sub/z`);
+  await until("also what is not below", () => told(flat).includes("create new"));
+  equal("and nothing that is", told(flat), expected.slice(0, 6));
+  await stopped.stop();
+  await files.remove(place);
+  await until("a watch whose directory is gone ends", () => ends.length === 1);
+  equal("without an error, after it was told", [ends, told(events).at(-1)], [[undefined], "remove ."]);
+  equal("who stopped hears nothing more", told(flat).length, 6);
+  await raises("nothing to watch", FileNotFoundError, () => files.watchDir(place, () => {}));
+  await raises("no directory to watch", InvalidArgumentError, () => files.watchDir("/etc/passwd", () => {}));
+}
+
 async function terminal() {
   let screen = "";
   const decoder = new TextDecoder();
@@ -203,6 +231,6 @@ const mark = process.env.HANGAR_TEST_MARK;
 const envVars = { HOME: "/nonexistent", ...(mark && { HANGAR_TEST_MARK: mark }) };
 equal("settings", (await fetch(`${url}/init`, { method: "POST", body: JSON.stringify({ envVars }) })).status, 204);
 equal("it runs", await sandbox.isRunning(), true);
-for (const checks of [foreground, background, input, file, terminal, concurrent]) await checks();
+for (const checks of [foreground, background, input, file, watch, terminal, concurrent]) await checks();
 equal("nothing runs on", await commands.list(), []);
 process.stdout.write(`done ${passed}\n`, () => process.exit(0));

@@ -6,8 +6,8 @@ import io
 import random
 
 import ways
-from checks import check, equal, raises
-from e2b import FileNotFoundException, FileType, InvalidArgumentException, SandboxException
+from checks import check, equal, raises, until
+from e2b import FileNotFoundException, FileType, InvalidArgumentException, NotFoundException, SandboxException
 
 TEXT = "zwölf €\n𝄞 ohne Ende"
 ALL_BYTES = bytes(range(256)) * 16
@@ -22,6 +22,7 @@ def file_checks(way, sandbox, folder, user):
     entries(sandbox, folder, user)
     changes(sandbox.files, folder, user)
     lists(sandbox, folder, user)
+    watches(sandbox, folder, user)
     urls(way, sandbox, folder, user)
 
 
@@ -188,6 +189,69 @@ def lists(sandbox, folder, user):
     raises("a depth that is none", InvalidArgumentException, lambda: files.list(place, depth=0, **user))
     sandbox.commands.run("for i in $(seq 3000); do : > $i; done", cwd=f"{place}/c", **user)
     equal("a long list", len(files.list(f"{place}/c", **user)), 3001)
+
+
+# What changes, and what is told of it: what is told twice in a row counts once. What is below a new directory is found by
+# looking, meanwhile the rest is told.
+CHANGES = "echo 1 > f; chmod 600 f; mv f g; rm g; mkdir -p new/deep; echo x > sub/z"
+CHANGED = [
+    *[("create", "f"), ("write", "f"), ("chmod", "f"), ("rename", "f"), ("create", "g"), ("remove", "g")],
+    *[("create", "new"), ("create", "new/deep"), ("create", "sub/z"), ("write", "sub/z")],
+]
+
+
+def told(events):
+    seen = [(event.type.value, event.name) for event in events]
+    return [one for one, before in zip(seen, [None, *seen]) if one != before]
+
+
+def in_order(events):
+    """Where each of the changes is told once, the order of those that are not below a new directory."""
+    found = told(events)
+    return [one for one in found if one[1] != "new/deep"] if sorted(found) == sorted(CHANGED) else found
+
+
+IN_ORDER = [one for one in CHANGED if one[1] != "new/deep"]
+
+
+def watches(sandbox, folder, user):
+    files = sandbox.files
+    place = f"{folder}/watched"
+    files.make_dir(f"{place}/sub", **user)
+    watch = files.watch_dir(place, recursive=True, **user)
+    described = files.watch_dir(place, include_entry=True, **user)
+    equal("nothing has changed", watch.get_new_events(), [])
+    sandbox.commands.run(CHANGES, cwd=place, **user)
+    events, entries = [], []
+
+    def is_told():
+        events.extend(watch.get_new_events())
+        return set(told(events)) >= set(CHANGED)
+
+    until("what changed is told", is_told)
+    equal("each change in its order", in_order(events), IN_ORDER)
+    equal("once", watch.get_new_events(), [])
+    files.write(f"{place}/last", "12345", **user)
+
+    def is_described():
+        entries.extend(described.get_new_events())
+        return any(event.name == "last" for event in entries)
+
+    until("what changed is told with what is there", is_described)
+    check("nothing of what is below", not any("/" in event.name for event in entries), entries)
+    last = next(event.entry for event in entries if event.name == "last")
+    equal("what is there", (last.name, last.path, last.type), ("last", f"{place}/last", FileType.FILE))
+    gone = next(event for event in entries if (event.type.value, event.name) == ("remove", "g"))
+    equal("nothing of what is gone", gone.entry, None)
+    files.remove(place, **user)
+    until("the end of the directory is told", lambda: ("remove", ".") in told(watch.get_new_events()))
+    equal("and nothing after it", watch.get_new_events(), [])
+    for one in (watch, described):
+        one.stop()
+        raises("what is stopped is not asked", SandboxException, one.get_new_events)
+        raises("nor stopped again", NotFoundException, one.stop)
+    raises("nothing to watch", FileNotFoundException, lambda: files.watch_dir(place, **user))
+    raises("no directory to watch", InvalidArgumentException, lambda: files.watch_dir("/etc/passwd", **user))
 
 
 def urls(way, sandbox, folder, user):

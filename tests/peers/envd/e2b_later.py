@@ -4,7 +4,16 @@ import asyncio
 import random
 
 from checks import check, equal, raises_later
-from e2b import CommandExitException, FileNotFoundException, FileType, NotFoundException, PtySize, TimeoutException
+from e2b import (
+    CommandExitException,
+    FileNotFoundException,
+    FileType,
+    InvalidArgumentException,
+    NotFoundException,
+    PtySize,
+    TimeoutException,
+)
+from e2b_files import CHANGED, CHANGES, IN_ORDER, in_order, told
 
 NOBODY = 1 << 22
 LARGE = random.Random(8).randbytes(3_000_000)
@@ -22,6 +31,7 @@ async def later_checks(way, folder, user):
     check("it runs, awaited", await sandbox.is_running())
     await commands(way, sandbox, folder, user)
     await files(sandbox, folder, user)
+    await watches(sandbox, folder, user)
     await terminals(sandbox, user)
     await concurrent(sandbox, user)
 
@@ -125,6 +135,45 @@ async def files(sandbox, folder, user):
     await raises_later("it was moved, awaited", FileNotFoundException, files.read(path, **user))
     await files.remove(f"{folder}/later", **user)
     check("it was removed, awaited", await files.exists(f"{folder}/later", **user) is False)
+
+
+async def watches(sandbox, folder, user):
+    files, place = sandbox.files, f"{folder}/watched later"
+    await files.make_dir(f"{place}/sub", **user)
+    events, ends, cut = [], [], []
+    watch = {"recursive": True, "timeout": 0, **user}
+    await files.watch_dir(place, events.append, on_exit=ends.append, include_entry=True, **watch)
+    stopped = await files.watch_dir(place, cut.append, **watch)
+    short = []
+    await files.watch_dir(place, cut.append, on_exit=short.append, timeout=1, **user)
+    await sandbox.commands.run(CHANGES, cwd=place, **user)
+
+    async def is_told():
+        return set(told(events)) >= set(CHANGED) and CHANGED[-1] in told(cut)
+
+    await until("what changed is told as it changes", is_told)
+    equal("each change in its order, awaited", in_order(events), IN_ORDER)
+    last = next(event.entry for event in events if event.name == "sub/z")
+    equal("with what is there, awaited", (last.name, last.path), ("z", f"{place}/sub/z"))
+    await stopped.stop()
+    heard = len(cut)
+
+    async def is_over():
+        return len(short) == 1
+
+    await until("a watch whose time is over", is_over)
+    check("says so", isinstance(short[0], TimeoutException), short)
+    await files.remove(place, **user)
+
+    async def is_ended():
+        return len(ends) == 1
+
+    await until("a watch whose directory is gone", is_ended)
+    equal("ends without an error, after it was told", (ends, told(events)[-1]), ([None], ("remove", ".")))
+    equal("who stopped hears nothing more", len(cut), heard)
+    nothing = lambda path: files.watch_dir(path, events.append, **user)
+    await raises_later("nothing to watch, awaited", FileNotFoundException, nothing(place))
+    await raises_later("no directory to watch, awaited", InvalidArgumentException, nothing("/etc/passwd"))
 
 
 async def terminals(sandbox, user):

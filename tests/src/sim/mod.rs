@@ -38,6 +38,7 @@ pub mod session;
 pub mod stdio;
 pub mod stream;
 pub mod watch;
+pub mod watched;
 pub mod world;
 
 pub use cell::{Cell, Follower};

@@ -1,6 +1,6 @@
 //! The body of an answer: one piece, or a stream that pulls.
 
-use super::{files::FileBody, stream::ProcessStream};
+use super::{files::FileBody, stream::ProcessStream, watch::WatchStream};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::{
@@ -16,6 +16,8 @@ pub enum Body {
     Full(Option<Bytes>),
     /// A process that is followed.
     Process(Box<ProcessStream>),
+    /// A directory that is watched.
+    Watch(Box<WatchStream>),
     /// A file.
     File(Box<FileBody>),
 }
@@ -44,6 +46,7 @@ impl HttpBody for Body {
         let bytes = match &mut *self {
             Self::Full(bytes) => Poll::Ready(bytes.take()),
             Self::Process(stream) => stream.poll(cx),
+            Self::Watch(stream) => stream.poll(cx),
             Self::File(file) => file.poll(cx),
         };
         bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
@@ -53,6 +56,7 @@ impl HttpBody for Body {
         match self {
             Self::Full(bytes) => bytes.is_none(),
             Self::Process(stream) => stream.is_ended(),
+            Self::Watch(stream) => stream.is_ended(),
             Self::File(file) => file.left() == Some(0),
         }
     }
@@ -60,7 +64,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Process(_) => SizeHint::default(),
+            Self::Process(_) | Self::Watch(_) => SizeHint::default(),
             Self::File(file) => file.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }

@@ -5,7 +5,7 @@ use super::{
     head::{Head, header},
     input,
     messages::{self, Messages},
-    process,
+    process, watch,
 };
 use crate::http::Connection;
 use bytes::BytesMut;
@@ -93,8 +93,15 @@ impl<'a> Call<'a> {
                 self.unary(head, request, async |asked| filesystem::remove(self.daemon, head, asked).await)
                     .await
             }
-            Rpc::WatchDir | Rpc::CreateWatcher | Rpc::WatcherEvents | Rpc::RemoveWatcher => {
-                Err(RpcError::new(Code::Unimplemented, "directories cannot be watched yet"))
+            Rpc::WatchDir => watch::stream(self, head, self.one(head, request).await?).await,
+            Rpc::CreateWatcher => {
+                self.unary(head, request, async |asked| watch::create(self.daemon, head, asked).await).await
+            }
+            Rpc::WatcherEvents => {
+                self.unary(head, request, async |asked| watch::events(self.daemon, asked).await).await
+            }
+            Rpc::RemoveWatcher => {
+                self.unary(head, request, async |asked| watch::remove(self.daemon, asked)).await
             }
         }
     }

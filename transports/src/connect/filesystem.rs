@@ -1,4 +1,4 @@
-//! The methods of `filesystem.Filesystem`, but for those that watch.
+//! The methods of `filesystem.Filesystem`, but for those that [watch](super::watch).
 
 use super::{Daemon, head::Head};
 use hangar_backends::{
@@ -160,7 +160,8 @@ fn response(entry: Entry) -> EntryResponse {
     EntryResponse { entry: Some(info(entry)) }
 }
 
-fn info(entry: Entry) -> EntryInfo {
+/// An entry, as it is told.
+pub(super) fn info(entry: Entry) -> EntryInfo {
     let (seconds, nanos) = entry.modified;
     EntryInfo {
         name: entry.name,
@@ -181,7 +182,8 @@ fn info(entry: Entry) -> EntryInfo {
     }
 }
 
-fn failed(field: &str, error: &FileError) -> RpcError {
+/// Why nothing was done with files.
+pub(super) fn failed(field: &str, error: &FileError) -> RpcError {
     let code = match error {
         FileError::NotFound(_) => Code::NotFound,
         FileError::Exists(_) => Code::AlreadyExists,

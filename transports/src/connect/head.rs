@@ -14,6 +14,7 @@ use std::{borrow::Cow, time::Duration};
 const RETENTION: &str = "hangar-retention";
 const LOG: &str = "hangar-log";
 const SINCE: &str = "hangar-since";
+const WATCH: &str = "hangar-watch";
 
 /// What a call's headers say.
 #[derive(Clone, Debug)]
@@ -58,6 +59,8 @@ pub(super) struct Extensions {
     pub(super) log: Option<u64>,
     /// `Hangar-Since`: the offset to go on from.
     pub(super) since: Option<u64>,
+    /// `Hangar-Watch`: what a watch tells beyond what envd does.
+    pub(super) watch: bool,
 }
 
 /// How a process's output is kept.
@@ -68,7 +71,7 @@ pub(super) enum Retention {
 }
 
 impl Extensions {
-    /// Whether the client knows hangar.
+    /// Whether a client that follows a process knows hangar.
     pub(super) const fn is_known(self) -> bool {
         self.retention.is_some() || self.log.is_some() || self.since.is_some()
     }
@@ -115,7 +118,12 @@ fn extensions(headers: &HeaderMap) -> Result<Extensions, RpcError> {
             })
         }
     };
-    Ok(Extensions { retention, log: optional(LOG)?, since: optional(SINCE)? })
+    let watch = match header(headers, WATCH)? {
+        None => false,
+        Some("1") => true,
+        Some(value) => return Err(bad_header(WATCH, "must be 1", value)),
+    };
+    Ok(Extensions { retention, log: optional(LOG)?, since: optional(SINCE)?, watch })
 }
 
 fn bad_header(name: &'static str, must: &str, value: &str) -> RpcError {

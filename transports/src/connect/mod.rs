@@ -22,6 +22,7 @@ mod machine;
 mod messages;
 mod process;
 mod stream;
+mod watch;
 
 use crate::http::{self, Acceptor, Connection, Stuck};
 use hangar_backends::{
@@ -47,7 +48,7 @@ pub use fence::{BadToken, Token};
 pub const ENVD_VERSION: &str = "0.6.13";
 
 /// What a client that knows hangar can rely on, for the header `Hangar-Envd`.
-pub const FEATURES: &str = "1; log, since, retention, exited, signals, group";
+pub const FEATURES: &str = "1; log, since, retention, exited, signals, group, watch";
 
 /// What is read of a body that an answer did not read, so that its client reads the answer: as much as the longest message.
 const MAX_UNREAD: usize = 16 * 1024 * 1024;
@@ -80,6 +81,7 @@ pub struct Daemon {
     roster: Mutex<Roster<Arc<process::Entry>>>,
     forgetting: Arc<ended::Forgetting>,
     streams: stream::Streams,
+    watches: watch::Watches,
     shutting_down: AtomicBool,
 }
 
@@ -103,6 +105,7 @@ impl Daemon {
             roster: Mutex::new(Roster::new(roster::Config::default())),
             forgetting: Arc::default(),
             streams: stream::Streams::default(),
+            watches: watch::Watches::default(),
             shutting_down: AtomicBool::new(false),
         })
     }
@@ -128,6 +131,7 @@ impl Daemon {
         acceptor.accept_until(&mut *listener, stop).await;
         drop(listener);
         self.shutting_down.store(true, Ordering::SeqCst);
+        self.remove_watchers();
         let destroyed = self.sandbox.destroy().await;
         acceptor.close().await;
         destroyed

@@ -228,7 +228,7 @@ fn spec(daemon: &Daemon, head: &Head, config: &ProcessConfig, stdin: bool, proce
 /// How a process is followed and ended. Without a word of hangar's as envd does it: nothing is kept of what was read, its
 /// output is awaited to its end, and its time ends the process alone.
 fn followed(daemon: &Daemon, head: &Head, tty: Option<TtySize>) -> Result<process::Config, RpcError> {
-    let Extensions { retention, log, since } = head.extensions;
+    let Extensions { retention, log, since, watch: _ } = head.extensions;
     if since.is_some() {
         return Err(bad("hangar-since: a process that is being started has no output yet"));
     }
