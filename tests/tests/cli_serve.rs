@@ -82,6 +82,7 @@ fn a_limit_that_cannot_be_one_is_refused_by_name() {
             "HANGAR_STREAM_BYTES_PER_SECOND",
             "HANGAR_STREAM_MAX_BYTES",
             "HANGAR_STREAM_RECHECK_SECONDS",
+            "HANGAR_WATCH_MAX_PER_TOKEN",
             "HANGAR_LOCAL_DRAIN_SECONDS",
         ] {
             for value in ["0", "-1", "many", "1e3", "99999999999999999999"] {

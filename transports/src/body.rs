@@ -5,7 +5,7 @@ use crate::{
         Answer,
         session::{batch::BatchBody, call::CallBody, stream::StreamBody},
     },
-    plane::{exec::ExecStream, follow::FollowStream},
+    plane::{exec::ExecStream, follow::FollowStream, watches::WatchStream},
     sse::EventBody,
 };
 use bytes::Bytes;
@@ -25,6 +25,8 @@ pub enum Body {
     Exec(Box<EventBody<ExecStream>>),
     /// A background process that is followed.
     Follow(Box<EventBody<FollowStream>>),
+    /// A directory that is watched.
+    Watch(Box<EventBody<WatchStream>>),
     /// The answer to an MCP call.
     Mcp(Box<EventBody<Answer>>),
     /// The same of a session, where it goes on without its connection.
@@ -60,6 +62,7 @@ impl HttpBody for Body {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Exec(exec) => exec.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Follow(follow) => follow.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Watch(watch) => watch.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::Mcp(answer) => answer.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::McpCall(call) => call.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             Self::McpBatch(batch) => batch.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
@@ -72,6 +75,7 @@ impl HttpBody for Body {
             Self::Full(bytes) => bytes.is_none(),
             Self::Exec(exec) => exec.is_ended(),
             Self::Follow(follow) => follow.is_ended(),
+            Self::Watch(watch) => watch.is_ended(),
             Self::Mcp(answer) => answer.is_ended(),
             Self::McpCall(call) => call.is_ended(),
             Self::McpBatch(batch) => batch.is_ended(),
@@ -84,6 +88,7 @@ impl HttpBody for Body {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Exec(_)
             | Self::Follow(_)
+            | Self::Watch(_)
             | Self::Mcp(_)
             | Self::McpCall(_)
             | Self::McpBatch(_)

@@ -1,10 +1,11 @@
 //! What a client is told when it does not get what it asked for.
 
-use crate::body::Body;
+use crate::{body::Body, plane::watches::TooManyWatches};
 use bytes::Bytes;
 use hangar_backends::{
     sandbox::{Exhausted, SandboxError, StartError},
     store::StoreError,
+    watching::WatchError,
 };
 use hangar_core::limits::Exceeded;
 use hyper::{
@@ -191,6 +192,37 @@ impl From<Exceeded> for ApiError {
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", exceeded.to_string());
         error.0.scope = Some(exceeded.scope());
         error
+    }
+}
+
+impl From<TooManyWatches> for ApiError {
+    fn from(error: TooManyWatches) -> Self {
+        let mut refusal = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_watches", error.to_string());
+        refusal.0.scope = Some("token");
+        refusal
+    }
+}
+
+impl From<WatchError> for ApiError {
+    fn from(error: WatchError) -> Self {
+        let message = error.to_string();
+        let path = |code| Self::bad_field("path", code, message.clone());
+        match error {
+            WatchError::NotFound(_) | WatchError::NotADirectory(_) => path("no_directory"),
+            WatchError::Denied(_) => path("denied"),
+            WatchError::OutsideRoot(_) => path("outside_root"),
+            WatchError::BadPath(_) => path("bad_path"),
+            WatchError::Network(_) => path("network"),
+            WatchError::TooManyDirectories(_) => path("too_many_directories"),
+            WatchError::BadUser(_) => Self::bad_field("user", "bad_user", message),
+            WatchError::TooManyWatches | WatchError::TooManyInstances | WatchError::Exhausted(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "exhausted", message).retry_soon()
+            }
+            WatchError::NeedsDaemon => Self::new(StatusCode::CONFLICT, "unsupported", message),
+            WatchError::Paused => Self::new(StatusCode::CONFLICT, "sandbox_paused", message),
+            WatchError::Destroyed => Self::new(StatusCode::CONFLICT, "sandbox_destroyed", message),
+            WatchError::Broken(_) => Self::new(StatusCode::BAD_GATEWAY, "sandbox_unreachable", message),
+        }
     }
 }
 

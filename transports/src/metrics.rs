@@ -15,6 +15,8 @@ pub enum Kind {
     Exec,
     /// A background process, followed.
     Process,
+    /// A directory that is watched.
+    Watch,
     /// What changes.
     Listen,
 }
@@ -25,6 +27,7 @@ impl Kind {
         match self {
             Self::Exec => "exec",
             Self::Process => "process",
+            Self::Watch => "watch",
             Self::Listen => "listen",
         }
     }

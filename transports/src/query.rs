@@ -3,8 +3,8 @@
 use crate::ApiError;
 use std::time::Duration;
 
-/// The parameters of a query, all of them known. Their values are numbers and words of ours: nothing in them has to be
-/// decoded.
+/// The parameters of a query, all of them known. Most of their values are numbers and words of ours, in which nothing has
+/// to be decoded; the others are [texts](Query::text).
 pub(crate) struct Query<'a> {
     pairs: Vec<(&'a str, &'a str)>,
 }
@@ -35,6 +35,25 @@ impl<'a> Query<'a> {
         self.pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
+    /// A text, decoded as forms encode it: `%` and two digits for a byte, `+` for a space. It has to be UTF-8.
+    pub(crate) fn text(&self, name: &'static str) -> Result<Option<String>, ApiError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = decoded(value).and_then(|bytes| String::from_utf8(bytes).ok());
+        let bad = || format!("{name}: it must be UTF-8, with % and two hexadecimal digits for a byte");
+        text.map(Some).ok_or_else(|| ApiError::bad_field(name, "bad_encoding", bad()))
+    }
+
+    /// Whether it is `true`; `false` where it is not there.
+    pub(crate) fn flag(&self, name: &'static str) -> Result<bool, ApiError> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => {
+                Err(ApiError::bad_field(name, "wrong_type", format!("{name}: it must be true or false")))
+            }
+        }
+    }
+
     /// A cursor: a whole number below 2^64, in digits.
     pub(crate) fn cursor(&self, name: &'static str) -> Result<Option<u64>, ApiError> {
         self.get(name).map(|value| cursor(name, value)).transpose()
@@ -52,6 +71,24 @@ impl<'a> Query<'a> {
             )),
         }
     }
+}
+
+/// The bytes that a value stands for.
+fn decoded(value: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let (high, low) = (digit()?, digit()?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            plain => plain,
+        });
+    }
+    Some(bytes)
 }
 
 /// A cursor, by the name of where it was.
@@ -78,6 +115,33 @@ mod tests {
             let error = cursor("since", bad).unwrap_err();
             assert_eq!((error.code(), error.field()), ("bad_cursor", Some("since")), "{bad}");
         }
+    }
+
+    #[test]
+    fn texts_are_decoded_and_flags_are_words() {
+        let one = |value: &str| {
+            let query = format!("path={value}");
+            Query::of(Some(&query), &["path"]).ok().unwrap().text("path").map_err(|error| error.code())
+        };
+        for (value, expected) in [
+            ("/srv/a", "/srv/a"),
+            ("a%2Fb%20c+d%2b%25", "a/b c d+%"),
+            ("%C3%A4\u{e4}", "\u{e4}\u{e4}"),
+            ("", ""),
+            ("%00", "\0"),
+        ] {
+            assert_eq!(one(value), Ok(Some(expected.to_owned())), "{value}");
+        }
+        for bad in ["%", "%2", "%zz", "%+1", "%ff", "a%C3"] {
+            assert_eq!(one(bad), Err("bad_encoding"), "{bad}");
+        }
+        let query = Query::of(Some("a=true&b=false&c=1&d="), &["a", "b", "c", "d"]).ok().unwrap();
+        assert_eq!([query.flag("a"), query.flag("b"), query.flag("e")], [Ok(true), Ok(false), Ok(false)]);
+        for bad in ["c", "d"] {
+            let error = query.flag(bad).unwrap_err();
+            assert_eq!((error.code(), error.field()), ("wrong_type", Some(bad)));
+        }
+        assert_eq!(query.text("path"), Ok(None));
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Settings {
     pub stream_max: Duration,
     /// `HANGAR_BACKGROUND_MAX_PER_TOKEN` (16): running background processes for each token.
     pub background_max_per_token: usize,
+    /// `HANGAR_WATCH_MAX_PER_TOKEN` (8): watched directories for each token.
+    pub watch_max_per_token: usize,
     /// `HANGAR_LOG_MAX_TOTAL` (1 GiB): kept output of all background processes that have ended; past it those that
     /// ended first lose theirs.
     pub log_max_total: u64,
@@ -37,6 +39,7 @@ impl Default for Settings {
             stream_max_bytes: 64 * 1024 * 1024,
             stream_max: Duration::from_secs(12 * 3600),
             background_max_per_token: 16,
+            watch_max_per_token: 8,
             log_max_total: 1024 * 1024 * 1024,
             stream_recheck: Duration::from_secs(5),
             mcp_session: Duration::from_secs(3600),
@@ -87,6 +90,7 @@ impl Settings {
         let hours = number("HANGAR_STREAM_MAX_HOURS", MAX_HOURS)?;
         set(&mut settings.stream_max, hours.map(|hours| Duration::from_secs(3600 * hours)));
         set(&mut settings.background_max_per_token, count("HANGAR_BACKGROUND_MAX_PER_TOKEN")?);
+        set(&mut settings.watch_max_per_token, count("HANGAR_WATCH_MAX_PER_TOKEN")?);
         set(&mut settings.log_max_total, number("HANGAR_LOG_MAX_TOTAL", MAX_BYTES)?);
         set(&mut settings.stream_recheck, seconds("HANGAR_STREAM_RECHECK_SECONDS")?);
         set(&mut settings.mcp_session, seconds("HANGAR_MCP_SESSION_SECONDS")?);
@@ -133,6 +137,7 @@ mod tests {
         assert_eq!(one("HANGAR_STREAM_BYTES_PER_SECOND", "5").unwrap().stream_bytes_per_second, 5);
         assert_eq!(one("HANGAR_STREAM_MAX_BYTES", " 6 ").unwrap().stream_max_bytes, 6);
         assert_eq!(one("HANGAR_BACKGROUND_MAX_PER_TOKEN", "9").unwrap().background_max_per_token, 9);
+        assert_eq!(one("HANGAR_WATCH_MAX_PER_TOKEN", "11").unwrap().watch_max_per_token, 11);
         assert_eq!(one("HANGAR_LOG_MAX_TOTAL", "10").unwrap().log_max_total, 10);
         assert_eq!(one("HANGAR_STREAM_RECHECK_SECONDS", "7").unwrap().stream_recheck, Duration::from_secs(7));
         assert_eq!(one("HANGAR_LOCAL_DRAIN_SECONDS", "8").unwrap().local_drain, Duration::from_secs(8));

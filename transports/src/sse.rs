@@ -6,6 +6,7 @@
 use crate::plane::{
     exec::{self, ExecStream},
     follow::{self, FollowStream},
+    watches::{self, WatchStream},
 };
 use bytes::{Bytes, BytesMut};
 use hangar_backends::{Runtime, runtime::Deadline};
@@ -14,7 +15,11 @@ use hangar_core::{
     exec::Encoding,
     process::Exit,
     text::Text,
-    wire::{process::GapView, sse},
+    wire::{
+        process::GapView,
+        sse,
+        watch::{self, EventView, ReadyView, UnwatchedView},
+    },
 };
 use serde::Serialize;
 use std::{
@@ -168,7 +173,7 @@ impl Source for FollowStream {
             }
             follow::Event::Closed { reason, exit, drain_timed_out } => {
                 match (reason.row().closed, exit) {
-                    (Some(reason), _) => sse::event("close", out).data(&json(&CloseView { reason })),
+                    (Some(reason), _) => close(reason, None, out),
                     (None, exit) => {
                         let (exit_code, signal) = (exit.and_then(Exit::code), exit.and_then(Exit::signal));
                         sse::event("end", out).data(&json(&EndView { exit_code, signal, drain_timed_out }));
@@ -178,6 +183,55 @@ impl Source for FollowStream {
             }
         })
     }
+}
+
+/// Changes as they are told, each with the number to come back with; `ready`, `gap` and `unwatched` events in between; one
+/// `end` or `close` event.
+impl Source for WatchStream {
+    fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.plane().runtime()
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>, out: &mut BytesMut) -> Poll<Flow> {
+        self.poll(cx).map(|event| {
+            match event {
+                watches::Event::Told(told) => {
+                    sse::message(out).id(told.seq).data(&json(&EventView::from(&told)));
+                }
+                watches::Event::Ready { next } => {
+                    let path = self.path().into();
+                    sse::event("ready", out).data(&json(&ReadyView { path, next }));
+                }
+                watches::Event::Gap(gap) => {
+                    sse::event("gap", out).data(&json(&watch::GapView::from(&gap)));
+                }
+                watches::Event::Unwatched { name, why } => {
+                    sse::event("unwatched", out).data(&json(&UnwatchedView::of(&name, why)));
+                }
+                watches::Event::Ended(end) => {
+                    sse::event("end", out).data(&json(&WatchEndView { reason: end.word() }));
+                    return Flow::Last;
+                }
+                watches::Event::Closed { reason, message } => {
+                    if let Some(reason) = reason.row().closed {
+                        close(reason, message.as_deref(), out);
+                    }
+                    return Flow::Last;
+                }
+            }
+            Flow::More
+        })
+    }
+}
+
+fn close(reason: &'static str, message: Option<&str>, out: &mut BytesMut) {
+    sse::event("close", out).data(&json(&CloseView { reason, message }));
+}
+
+/// What became of a watched directory.
+#[derive(Serialize)]
+struct WatchEndView {
+    reason: &'static str,
 }
 
 /// How a process ended.
@@ -190,10 +244,12 @@ struct EndView {
     drain_timed_out: bool,
 }
 
-/// Why a stream ended before its process.
+/// Why a stream ended before what it tells of.
 #[derive(Serialize)]
-struct CloseView {
+struct CloseView<'a> {
     reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
 }
 
 /// Strings and numbers only: this cannot fail.

@@ -14,6 +14,7 @@ mod run;
 mod serve;
 mod session;
 mod terminal;
+mod watch;
 
 use clap::{Args, Parser, Subcommand};
 use hangar_backends::log_line::LogLine;
@@ -74,6 +75,12 @@ enum Command {
     ///
     /// TERM to it and what it started, and KILL after 3 s for what is left; it is waited for.
     Kill(processes::Kill),
+    /// Show what changes below a directory of a sandbox, as it changes
+    ///
+    /// One line for each change: what happened (create, write, remove, rename, chmod), and to what, relative to the directory.
+    /// A connection that breaks comes back by itself: no change is shown twice, and where some are lost that is said, and
+    /// what is there follows an `overflow`. Ends with 0 when the directory is gone.
+    Watch(watch::Watch),
     /// Serve the MCP tools exec, process and sandboxes on standard input and output
     ///
     /// For MCP clients that start their servers themselves: put `hangar` and `mcp` into their configuration. Commands run
@@ -171,6 +178,7 @@ pub(crate) fn main() -> ExitCode {
         | Command::Attach(_)
         | Command::Logs(_)
         | Command::Kill(_)
+        | Command::Watch(_)
         | Command::Mcp(_)
         | Command::Backup(_) => "warn",
     };
@@ -182,6 +190,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Attach(attach) => attach.main(),
         Command::Logs(logs) => logs.main(),
         Command::Kill(kill) => kill.main(),
+        Command::Watch(watch) => watch.main(),
         Command::Mcp(mcp) => mcp.main(),
         Command::Serve(serve) => serve.main(),
         Command::Backup(backup) => backup.main(),

@@ -96,6 +96,9 @@ struct Limits {
     /// Running background processes for each token [default: 16]
     #[arg(long, env = "HANGAR_BACKGROUND_MAX_PER_TOKEN", value_name = "N")]
     background_max_per_token: Option<String>,
+    /// Watched directories for each token [default: 8]
+    #[arg(long, env = "HANGAR_WATCH_MAX_PER_TOKEN", value_name = "N")]
+    watch_max_per_token: Option<String>,
     /// Kept output of all background processes that have ended [default: 1073741824]
     #[arg(long, env = "HANGAR_LOG_MAX_TOTAL", value_name = "BYTES")]
     log_max_total: Option<String>,
@@ -119,6 +122,7 @@ impl Limits {
             "HANGAR_STREAM_MAX_BYTES" => self.stream_max_bytes.clone(),
             "HANGAR_STREAM_MAX_HOURS" => self.stream_max_hours.clone(),
             "HANGAR_BACKGROUND_MAX_PER_TOKEN" => self.background_max_per_token.clone(),
+            "HANGAR_WATCH_MAX_PER_TOKEN" => self.watch_max_per_token.clone(),
             "HANGAR_LOG_MAX_TOTAL" => self.log_max_total.clone(),
             "HANGAR_STREAM_RECHECK_SECONDS" => self.stream_recheck_seconds.clone(),
             "HANGAR_MCP_SESSION_SECONDS" => self.mcp_session_seconds.clone(),

@@ -5,6 +5,7 @@
 //! * [`client`], [`stream`]: a client of blocking sockets that shares no code with the server's side but the strict
 //!   SSE decoder.
 //! * [`socket`]: a client of the process protocol, over a library of others.
+//! * [`watching`]: one that watches a directory.
 //! * [`mcp`]: a client of MCP; [`session`]: one of its revisions of 2025;
 //!   [`stdio`]: one that starts `hangar mcp`.
 //! * [`envd`]: a daemon in this process, and a client of it.
@@ -36,6 +37,7 @@ pub mod session;
 pub mod socket;
 pub mod stdio;
 pub mod stream;
+pub mod watching;
 
 pub use binary::{Ended, Hangar, Serving, hangar};
 pub use client::{Call, Client, Reply, line};
@@ -47,6 +49,7 @@ pub use session::Session;
 pub use socket::{Said, Socket, Whole};
 pub use stdio::Stdio;
 pub use stream::{Collected, Event, Stream};
+pub use watching::Watching;
 
 use std::{fmt, sync::mpsc, thread, time::Duration};
 

@@ -11,8 +11,9 @@
 //!   them; `family` and `driver` are what one command is made of.
 //! * [`client`], [`stream`], [`mcp`]: a client that sees each byte and each time; [`messages`], [`session`]: one of MCP that
 //!   is told what changes, and one of the revisions of 2025; [`stdio`]: one that speaks lines.
+//! * [`watch`]: directories that are watched, whose changes a test tells; [`watching`]: a client that is told of them.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
-//! * [`cell`]: a daemon, and a client that follows what runs in it.
+//! * [`cell`]: a daemon, and a client that follows what runs in it; [`watched`]: one whose directories change as a test says.
 //! * [`scenario`]: a scenario drawn from a seed.
 //! * [`refusals`]: requests that are refused.
 //! * [`seeds`]: which seeds a test runs.
@@ -39,6 +40,7 @@ pub mod stdio;
 pub mod stream;
 pub mod watch;
 pub mod watched;
+pub mod watching;
 pub mod world;
 
 pub use cell::{Cell, Follower};

@@ -292,12 +292,14 @@ impl World {
         assert!(!self.listens(), "it does not listen");
         assert_eq!(self.server.connections(), 0, "no connection is open");
         assert_eq!(self.plane.streams().len(), 0, "nothing is followed");
+        assert_eq!(self.plane.watches().len(), 0, "no directory is watched");
         let made = self.made.lock().unwrap().clone();
         for sandbox in made.iter().chain([&self.sandbox]) {
             if !sandbox.ends_with_server() {
                 sandbox.destroy().await.unwrap();
             }
             assert_eq!(sandbox.processes().len(), 0, "no process is left undriven");
+            assert_eq!(sandbox.watches.open_now(), 0, "no watch is left");
             for record in sandbox.records() {
                 assert!(record.released_at.is_some(), "it was let go of: {record:?}");
             }

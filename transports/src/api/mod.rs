@@ -5,6 +5,7 @@ mod env;
 pub(crate) mod exec;
 pub(crate) mod process;
 pub(crate) mod sandbox;
+pub(crate) mod watch;
 
 use crate::ApiError;
 pub(crate) use env::Env;

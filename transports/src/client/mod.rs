@@ -3,6 +3,7 @@
 mod mcp;
 mod processes;
 mod socket;
+mod watch;
 
 use bytes::Bytes;
 use hangar_backends::{
@@ -31,6 +32,7 @@ pub use hangar_backends::net::url::{BadUrl, Url};
 pub use mcp::RemoteHandler;
 pub use processes::{Access, LogPage, StartRequest};
 pub use socket::{Begin, ProcessSocket, SocketEvent};
+pub use watch::{RemoteWatch, WatchEvent, WatchRequest};
 
 /// The longest event that is taken: a result with two full tails, every byte of them escaped.
 const MAX_EVENT: usize = 8 * 1024 * 1024;

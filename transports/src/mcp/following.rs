@@ -28,12 +28,18 @@ impl Following {
     }
 
     /// Follows only those that `which` says; the others.
-    pub(super) fn remove_unless(&mut self, which: impl Fn(&Topic) -> bool) -> Vec<Topic> {
-        self.topics.extract_if(.., |topic, _| !which(topic)).map(|(topic, _)| topic).collect()
+    pub(super) fn unfollow_unless(&mut self, which: impl Fn(&Topic) -> bool) -> Vec<Topic> {
+        let unfollowed = |(topic, mut one): (Topic, One)| {
+            one.followed.unfollow();
+            topic
+        };
+        self.topics.extract_if(.., |topic, _| !which(topic)).map(unfollowed).collect()
     }
 
-    pub(super) fn remove(&mut self, topic: &Topic) {
-        self.topics.remove(topic);
+    pub(super) fn unfollow(&mut self, topic: &Topic) {
+        if let Some(mut one) = self.topics.remove(topic) {
+            one.followed.unfollow();
+        }
     }
 
     /// The topics that changed since they were told, each once.

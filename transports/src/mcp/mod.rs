@@ -91,6 +91,9 @@ pub trait Followed: Send {
 
     /// How much it was told of.
     fn position(&self) -> Position;
+
+    /// The client does not want to be told any more: nothing is kept for when it comes back.
+    fn unfollow(&mut self) {}
 }
 
 /// The plane does not do that now.

@@ -117,7 +117,7 @@ impl Handler for PlaneHandler {
         topic: &'a Topic,
         since: Option<Position>,
     ) -> BoxFuture<'a, Result<Box<dyn Followed>, RpcError>> {
-        Box::pin(std::future::ready(resources::follow(&self.plane, context, topic, since)))
+        Box::pin(resources::follow(&self.plane, context, topic, since))
     }
 
     fn open(&self, context: &RequestContext, purpose: Purpose) -> Result<Option<Notices>, ApiError> {

@@ -5,12 +5,14 @@
 //! | `hangar://sandboxes` | the sandboxes and the state of each |
 //! | `hangar://sandboxes/<sandbox>/processes/<process>/output` | what a process printed last, and how it is |
 //! | the same with `?since=<offset>` | what it printed from there on, as much as one answer has |
+//! | `hangar://sandboxes/<sandbox>/watch?path=<directory>` | what changed below a directory, while somebody subscribes to that; with `&recursive=true` what is below its directories, too |
+//! | the same with `&since=<number>` | what changed after the event of that number |
 
 use super::{Followed, Outcome, RequestContext, not_found, plane::SERVER, tools};
 use crate::{
     ApiError, Plane,
-    api::sandbox::ListView,
-    plane::{background::Background, follow::Start, notices::Watch},
+    api::{sandbox::ListView, watch::DirectoryView},
+    plane::{background::Background, follow::Start, notices::Watch, watches::WatchCall},
     query::Query,
 };
 use hangar_core::{
@@ -48,14 +50,15 @@ const OUTPUT: usize = 64 * 1024;
 const LAST: usize = 3 * OUTPUT + FRAME_MAX;
 
 /// A resource, by its URI.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum Resource<'a> {
     Sandboxes,
+    Directory { sandbox: &'a str, call: WatchCall, since: Option<u64> },
     Output { sandbox: &'a str, process: &'a str, since: Option<u64> },
 }
 
 impl<'a> Resource<'a> {
-    /// Names and ids have nothing in them that would have to be decoded.
+    /// Names and ids have nothing in them that would have to be decoded; the path of a directory may.
     fn named(uri: &'a str) -> Result<Self, RpcError> {
         if uri.len() > MAX_URI {
             return Err(RpcError::invalid_params(format!("params.uri: it is longer than {MAX_URI} bytes")));
@@ -69,6 +72,13 @@ impl<'a> Resource<'a> {
                 let since = Query::of(query, &["since"]).and_then(|query| query.cursor("since"));
                 let since = since.map_err(|error| bad_uri(uri, &error))?;
                 Ok(Self::Output { sandbox, process, since })
+            }
+            ["sandboxes", sandbox, "watch"] => {
+                let known = ["path", "recursive", "since"];
+                let directory = Query::of(query, &known)
+                    .and_then(|query| Ok((WatchCall::of(&query)?, query.cursor("since")?)));
+                let (call, since) = directory.map_err(|error| bad_uri(uri, &error))?;
+                Ok(Self::Directory { sandbox, call, since })
             }
             _ => Err(not_found(uri)),
         }
@@ -87,6 +97,16 @@ fn refused(uri: &str, error: &ApiError) -> RpcError {
         "not_found" | "forbidden" => not_found(uri),
         "cursor_ahead" => bad_uri(uri, error),
         _ => super::refused(error),
+    }
+}
+
+/// Why a directory is not watched.
+fn unwatched(uri: &str, error: &ApiError) -> RpcError {
+    match error.code() {
+        // Once there is room, it may be.
+        "too_many_streams" | "too_many_watches" | "shutting_down" | "unauthorized" => super::refused(error),
+        "not_found" | "forbidden" => not_found(uri),
+        _ => bad_uri(uri, error),
     }
 }
 
@@ -135,6 +155,15 @@ pub(super) fn templates() -> Value {
         "description": "What a background process printed, and how it is: from the offset since on, or the last of it. \
             `next` is the offset to go on from; where it is below `end` there is more already",
         "mimeType": "application/json",
+    }, {
+        "uriTemplate": format!("{SANDBOXES}/{{sandbox}}/watch{{?path,recursive,since}}"),
+        "name": "watch",
+        "title": "Changes below a directory",
+        "description": "What changed below the directory path, absolute or relative to the one that commands start in, while \
+            you subscribe to this; with recursive=true below its directories, too. `events` has the last 200, or those \
+            after the event with the number since; `next` is what to pass as since. After a `gap` or an event of the type \
+            overflow some are lost: list the directory again",
+        "mimeType": "application/json",
     }])
 }
 
@@ -142,6 +171,9 @@ pub(super) fn templates() -> Value {
 pub(super) async fn read(plane: &Plane, context: &RequestContext, uri: &str) -> Outcome {
     let value = match Resource::named(uri)? {
         Resource::Sandboxes => json!(ListView::of(&plane.sandboxes().visible(&context.caller))),
+        Resource::Directory { sandbox, call, since } => {
+            directory(plane, context, sandbox, &call, since).map_err(|error| refused(uri, &error))?
+        }
         Resource::Output { sandbox, process, since } => {
             let found = plane.find_process(&context.caller, sandbox, process);
             let background = found.map_err(|error| refused(uri, &error))?;
@@ -176,8 +208,23 @@ async fn output(plane: &Plane, background: &Background, since: Option<u64>) -> R
     Ok(view.into())
 }
 
+/// What changed below a directory after the event of a number, or last.
+fn directory(
+    plane: &Plane,
+    context: &RequestContext,
+    sandbox: &str,
+    call: &WatchCall,
+    since: Option<u64>,
+) -> Result<Value, ApiError> {
+    let entry = plane.sandboxes().reachable(&context.caller, sandbox)?;
+    Ok(match plane.watched_directory(&context.caller, &entry, call) {
+        Some(watched) => json!(DirectoryView::of(watched.path(), &watched.page(since))),
+        None => json!(DirectoryView::unwatched(&call.path, since, entry.made().daemon)),
+    })
+}
+
 /// Follows one.
-pub(super) fn follow(
+pub(super) async fn follow(
     plane: &Arc<Plane>,
     context: &RequestContext,
     topic: &Topic,
@@ -191,12 +238,18 @@ pub(super) fn follow(
             return Err(RpcError::invalid_params(message));
         }
         Topic::Resource(uri) => match Resource::named(uri)? {
-            Resource::Sandboxes => plane.watch_sandboxes(caller, since),
-            Resource::Output { sandbox, process, since: offset } => {
-                plane.watch_output(caller, sandbox, process, since, offset)
+            Resource::Sandboxes => {
+                plane.watch_sandboxes(caller, since).map_err(|error| refused(uri, &error))?
             }
-        }
-        .map_err(|error| refused(uri, &error))?,
+            Resource::Output { sandbox, process, since: offset } => {
+                let watch = plane.watch_output(caller, sandbox, process, since, offset);
+                watch.map_err(|error| refused(uri, &error))?
+            }
+            Resource::Directory { sandbox, call, since: seq } => {
+                let watch = plane.watch_directory(caller, sandbox, call, since, seq).await;
+                watch.map_err(|error| unwatched(uri, &error))?
+            }
+        },
     };
     Ok(Box::new(watch))
 }
@@ -213,6 +266,10 @@ impl Followed for Watch {
     fn position(&self) -> Position {
         self.position()
     }
+
+    fn unfollow(&mut self) {
+        self.leave_for_good();
+    }
 }
 
 #[cfg(test)]
@@ -223,8 +280,18 @@ mod tests {
     #[test]
     fn uris() {
         let output = |since| Ok(Resource::Output { sandbox: "box", process: "web", since });
+        let directory = |path: &str, recursive, since| {
+            let path = path.to_owned();
+            let call = WatchCall { path, recursive, network: false, user: None, snapshot: false };
+            Ok(Resource::Directory { sandbox: "box", call, since })
+        };
         for (uri, expected) in [
             ("hangar://sandboxes", Ok(Resource::Sandboxes)),
+            (
+                "hangar://sandboxes/box/watch?path=a%20b&recursive=true&since=7",
+                directory("a b", true, Some(7)),
+            ),
+            ("hangar://sandboxes/box/watch?path=/", directory("/", false, None)),
             ("hangar://sandboxes/box/processes/web/output", output(None)),
             (
                 "hangar://sandboxes/box/processes/web/output?since=18446744073709551615",
@@ -244,6 +311,11 @@ mod tests {
             ("hangar://sandboxes/box/processes/web/output?since=x", false),
             ("hangar://sandboxes/box/processes/web/output?from=1", false),
             ("hangar://sandboxes/box/processes/web/output?since=1&since=2", false),
+            ("hangar://sandboxes/box/watch", false),
+            ("hangar://sandboxes/box/watch?path=", false),
+            ("hangar://sandboxes/box/watch?path=a&recursive=1", false),
+            ("hangar://sandboxes/box/watch?path=a&user=root", false),
+            ("hangar://sandboxes/box/watch/?path=a", true),
         ] {
             let error = Resource::named(uri).unwrap_err();
             assert_eq!((error.code, error.data.is_some()), (code::INVALID_PARAMS, is_missing), "{uri}");

@@ -7,6 +7,7 @@
 //! * [`processes`]: background processes, by whose they are; [`background`]: one of them; [`follow`], [`page`]: who follows
 //!   it, or polls it; [`tickets`]: what lets a WebSocket do so.
 //! * [`memory`]: what outlives the server, and is there again after a restart.
+//! * [`watches`]: directories that are watched for changes.
 //! * [`notices`]: what changes, for clients that are told that it did.
 //! * `local`: sandboxes on this machine (feature `local`); [`envd`]: sandboxes behind a daemon.
 //! * [`shutdown`]: the end of it all.
@@ -27,6 +28,7 @@ pub mod shutdown;
 pub mod streams;
 pub mod tickets;
 pub mod tokens;
+pub mod watches;
 
 use crate::{ApiError, Settings, metrics::Metrics};
 use hangar_backends::{Runtime, runtime::sleep_until};
@@ -40,6 +42,7 @@ use std::sync::{
 };
 use streams::Streams;
 use tokens::{Caller, Hash, NewToken, Record, Standing, Tokens};
+use watches::Watches;
 
 /// Everything that one server, or one embedding program, offers.
 pub struct Plane {
@@ -51,6 +54,7 @@ pub struct Plane {
     sandboxes: Sandboxes,
     streams: Streams,
     processes: Processes,
+    watches: Arc<Watches>,
     /// By token.
     tickets: Mutex<BTreeMap<String, Tickets<Hash, tickets::Ticket>>>,
     metrics: Arc<Metrics>,
@@ -73,6 +77,7 @@ impl Plane {
             streams: Streams::new(&settings, Arc::clone(&metrics)),
             sandboxes: Sandboxes::default(),
             processes: Processes::new(&settings),
+            watches: Watches::new(&settings),
             tickets: Mutex::default(),
             runtime: Arc::clone(&runtime),
             settings,
@@ -161,6 +166,7 @@ impl Plane {
         self.to_its_end(async move {
             plane.tokens.revoke(&id, &*plane.runtime).await?;
             plane.close_streams(Close::Revoked, |stream| stream.token() == id);
+            plane.watches.end(Close::Revoked, |watched| watched.token() == id);
             plane.stop_processes_of_revoked();
             Ok(())
         })
@@ -219,14 +225,17 @@ fn new_id(runtime: &dyn Runtime) -> String {
     ulid::Ulid::from_parts(ms, u128::from_le_bytes(random)).to_string()
 }
 
-/// Ends the streams whose token is no longer valid, every `HANGAR_STREAM_RECHECK_SECONDS`.
+/// Ends the streams and the watches whose token is no longer valid, every `HANGAR_STREAM_RECHECK_SECONDS`.
 async fn recheck(plane: Weak<Plane>, runtime: Arc<dyn Runtime>) {
     while let Some(plane) = plane.upgrade() {
         let now = plane.runtime.wall_ms();
         let mut bad = plane.streams.tokens();
+        bad.extend(plane.watches.tokens());
         bad.retain(|token| plane.tokens.standing(token, now) != Standing::Valid);
         if !bad.is_empty() {
-            plane.close_streams(Close::Revoked, |stream| bad.iter().any(|token| token == stream.token()));
+            let is_bad = |other: &str| bad.iter().any(|token| token == other);
+            plane.close_streams(Close::Revoked, |stream| is_bad(stream.token()));
+            plane.watches.end(Close::Revoked, |watched| is_bad(watched.token()));
         }
         let next = runtime.now() + plane.settings.stream_recheck;
         plane.stop_processes_of_revoked();

@@ -1,6 +1,7 @@
 //! What changes in a plane, for clients that are told that it did.
 //!
-//! * [`Plane::watch_output`], [`Plane::watch_sandboxes`], [`Plane::watch_list`]: something that changes.
+//! * [`Plane::watch_output`], [`Plane::watch_directory`], [`Plane::watch_sandboxes`], [`Plane::watch_list`]: something that
+//!   changes.
 //! * [`Plane::open_notices`]: the stream on which a client is told.
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     lock,
     streams::{EntryParts, Leased, Open, Place},
     tokens::Caller,
+    watches::{Held, WatchCall},
 };
 use crate::{ApiError, api::sandbox::ListView, http::Connection, metrics::Kind};
 use hangar_backends::{Runtime, handle::Reading, runtime::Deadline};
@@ -17,6 +19,7 @@ use hangar_core::{Close, Time, log::CursorAhead, process::Process};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
@@ -35,6 +38,8 @@ pub struct Watch {
 enum Source {
     /// What a process prints, and its end.
     Output { reading: Reading, named: Option<Named> },
+    /// What changes below a directory.
+    Directory { bell: Hearing, held: Held },
     /// What a caller sees of the sandboxes.
     Sandboxes { bell: Hearing, plane: Arc<Plane>, caller: Caller, heard: Option<(u64, u64)> },
     /// Which processes a caller has.
@@ -80,9 +85,7 @@ impl Named {
 
     /// What tells its positions from those of others that had the name.
     fn salt(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.id.hash(&mut hasher);
-        hasher.finish()
+        fingerprint(&self.id)
     }
 }
 
@@ -109,6 +112,11 @@ impl Source {
                     reading.read(waker, |process| (position(process), Process::is_over(process)));
                 return (at ^ salt, is_over && named.is_none());
             }
+            Self::Directory { bell, held } => {
+                bell.rung(waker);
+                let told = held.watched().position();
+                return (fingerprint(&told), told.is_over);
+            }
             Self::Sandboxes { bell, plane, caller, heard } => {
                 seen(heard, bell.rung(waker), || fingerprint_of_sandboxes(plane, caller))
             }
@@ -130,10 +138,14 @@ fn seen(heard: &mut Option<(u64, u64)>, rung: u64, look: impl FnOnce() -> u64) -
     }
 }
 
-fn fingerprint_of_sandboxes(plane: &Plane, caller: &Caller) -> u64 {
+fn fingerprint(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    json!(ListView::of(&plane.sandboxes().visible(caller))).to_string().hash(&mut hasher);
+    of.hash(&mut hasher);
     hasher.finish()
+}
+
+fn fingerprint_of_sandboxes(plane: &Plane, caller: &Caller) -> u64 {
+    fingerprint(&json!(ListView::of(&plane.sandboxes().visible(caller))).to_string())
 }
 
 fn fingerprint_of_processes(plane: &Plane, caller: &Caller) -> u64 {
@@ -177,6 +189,13 @@ impl Watch {
     fn let_go(&mut self) {
         self.source = Source::Over(self.told);
         self.lease = None;
+    }
+
+    /// Its client will not come back to it: nothing is kept for that.
+    pub const fn leave_for_good(&mut self) {
+        if let Source::Directory { held, .. } = &mut self.source {
+            held.leave_for_good();
+        }
     }
 
     /// The position that was told: from there the next one goes on.
@@ -268,6 +287,34 @@ impl Plane {
             }
             // Whoever read so far may have read while it ran.
             watch.told = at(offset, false) ^ salt;
+        }
+        Ok(watch)
+    }
+
+    /// What changes below a directory: from a position on, or where there is none from behind the event of the number
+    /// `seq`, or else from now. Returns once everything below it is watched, so that no change after that is missed. It is watched
+    /// while this is there, and [for a while](super::watches::LINGER) after that.
+    pub async fn watch_directory(
+        self: &Arc<Self>,
+        caller: &Caller,
+        sandbox: &str,
+        call: WatchCall,
+        since: Option<u64>,
+        seq: Option<u64>,
+    ) -> Result<Watch, ApiError> {
+        let lease = self.streams.lease(caller.token())?;
+        let held = self.share_directory(caller, sandbox, call).await?;
+        let bell = held.watched().bell().hear();
+        poll_fn(|cx| {
+            bell.rung(cx.waker());
+            if held.watched().is_settled() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let newest = held.watched().position().newest;
+        let mut watch = Watch::new(Source::Directory { bell, held }, since, Some(lease));
+        if since.is_none() && seq.is_some_and(|seq| seq != newest) {
+            // There is something that it has not read.
+            watch.told = !watch.told;
         }
         Ok(watch)
     }

@@ -335,6 +335,7 @@ impl Plane {
                 return Err(error.into());
             }
             plane.close_streams(Close::Paused, |stream| stream.sandbox() == entry.id);
+            plane.watches.end(Close::Paused, |watched| watched.sandbox() == entry.id);
             Ok(())
         })
         .await
@@ -359,6 +360,7 @@ impl Plane {
             *lock(&entry.state) = State::Destroyed;
             plane.sandboxes.bell.ring();
             plane.close_streams(Close::Destroyed, |stream| stream.sandbox() == entry.id);
+            plane.watches.end(Close::Destroyed, |watched| watched.sandbox() == entry.id);
             let _changing = entry.changing.lock().await;
             entry.sandbox().destroy().await?;
             plane.unstore_sandbox(&entry).await?;

@@ -19,10 +19,11 @@ pub struct Left {
 }
 
 impl Plane {
-    /// Refuses what is new, and ends every stream: with what it has so far, and why.
+    /// Refuses what is new, and ends every stream and every watch: with what it has so far, and why.
     pub fn begin_shutdown(&self) {
         self.shutting_down.store(true, Ordering::SeqCst);
         self.close_streams(Close::Shutdown, |_| true);
+        self.watches.end(Close::Shutdown, |_| true);
     }
 
     /// Waits for the commands that end with this server, `HANGAR_LOCAL_DRAIN_SECONDS` at the most or until

@@ -13,6 +13,7 @@ mod routes;
 mod sandboxes;
 mod socket;
 mod tokens;
+mod watches;
 
 use crate::{
     ApiError, Plane,
@@ -155,6 +156,7 @@ impl Service {
             Endpoint::ResumeSandbox => sandboxes::resume(call).await,
             Endpoint::Exec => exec::to_end(call).await,
             Endpoint::ExecStream => exec::stream(call).await,
+            Endpoint::Watch => watches::watch(&call).await,
             Endpoint::ListProcesses => processes::list(&call),
             Endpoint::StartProcess => processes::start(call).await,
             Endpoint::ShowProcess => processes::show(call).await,

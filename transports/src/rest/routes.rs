@@ -20,6 +20,7 @@ pub(super) enum Endpoint {
     ResumeSandbox,
     Exec,
     ExecStream,
+    Watch,
     ListProcesses,
     StartProcess,
     ShowProcess,
@@ -48,6 +49,7 @@ impl Endpoint {
             Self::CreateSandbox
             | Self::Exec
             | Self::ExecStream
+            | Self::Watch
             | Self::StartProcess
             | Self::StartProcessV1
             | Self::RestartProcess
@@ -81,7 +83,7 @@ impl Endpoint {
 }
 
 /// Every path with its methods. `{ref}` and `{process}` are an id or a name.
-const TABLE: [(&str, &[(Method, Endpoint)]); 25] = [
+const TABLE: [(&str, &[(Method, Endpoint)]); 26] = [
     ("/healthz", &[(Method::GET, Endpoint::Health), (Method::HEAD, Endpoint::Health)]),
     ("/metrics", &[(Method::GET, Endpoint::Metrics)]),
     ("/api/openapi.json", &[(Method::GET, Endpoint::OpenApi)]),
@@ -100,6 +102,7 @@ const TABLE: [(&str, &[(Method, Endpoint)]); 25] = [
     ("/api/sandboxes/{ref}/resume", &[(Method::POST, Endpoint::ResumeSandbox)]),
     ("/api/sandboxes/{ref}/exec", &[(Method::POST, Endpoint::Exec)]),
     ("/api/sandboxes/{ref}/exec/stream", &[(Method::POST, Endpoint::ExecStream)]),
+    ("/api/sandboxes/{ref}/watch", &[(Method::GET, Endpoint::Watch)]),
     (
         "/api/sandboxes/{ref}/processes",
         &[(Method::GET, Endpoint::ListProcesses), (Method::POST, Endpoint::StartProcess)],

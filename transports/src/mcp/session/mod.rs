@@ -300,7 +300,9 @@ impl Session {
         let telling = state.telling.take();
         state.wake_stream();
         drop(state);
-        drop(telling);
+        if let Some(mut telling) = telling {
+            telling.unfollow_all();
+        }
         calls.into_values().for_each(|cell| cell.cancel());
     }
 }

@@ -47,14 +47,19 @@ impl Telling {
 
     /// Follows only those of what it does.
     fn keep(&mut self, which: impl Fn(&Topic) -> bool) {
-        for topic in self.following.remove_unless(which) {
+        for topic in self.following.unfollow_unless(which) {
             self.changes.unfollow(&topic);
         }
     }
 
+    /// Follows nothing any more.
+    pub(super) fn unfollow_all(&mut self) {
+        self.keep(|_| false);
+    }
+
     pub(super) fn unfollow(&mut self, topic: &Topic) {
         self.changes.unfollow(topic);
-        self.following.remove(topic);
+        self.following.unfollow(topic);
     }
 }
 
