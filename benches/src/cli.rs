@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measure what a stream costs against a bare pipe and a blocking relay: latency, throughput, the time from exit to
 /// end, memory per open stream, a reader that stalls, what others cost a reader, how often an MCP client is told of
-/// changes, and memory per session that nobody uses.
+/// changes, memory per session that nobody uses, and what watched directories cost, beside `inotifywait`.
 ///
 /// Starts the servers itself, on loopback, and ends them. Prints a table, and writes every sample to a JSON file.
 /// A missed target is reported, not an error; output that went missing is an error.
@@ -25,12 +25,13 @@ pub struct Cli {
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Rounds of every interleaved measurement [default: 20 for latency, 5 for throughput, 50 for exit to end,
-    /// 10 for company, 5 for notices]
+    /// 10 for company, 5 for notices, 10 for a watch's delay and 5 for its bursts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
     /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
     /// tokio-attached-raised, tokio-followed, tokio-mcp, tokio-mcp-raised, tokio-mcp-2025, tokio-mcp-listen,
-    /// tokio-mcp-session, tokio-unstreamed, and the same of smol
+    /// tokio-mcp-session, tokio-unstreamed, tokio-watched, tokio-watched-raised, and the same of smol; inotifywait,
+    /// inotifywait-alike
     /// [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub rows: Vec<String>,
@@ -55,6 +56,9 @@ pub struct Options {
     /// Followers beside the reader in the company measurement
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub crowd: u32,
+    /// Directories of a watch in the measurement of its memory
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub directories: u32,
     /// How long the stalled reader does not read, in seconds
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub stall_seconds: u64,
@@ -82,7 +86,7 @@ impl Options {
     }
 }
 
-/// One of the eight measurements.
+/// One of the nine measurements.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Measurement {
     /// The first line, and each line's delay
@@ -101,6 +105,8 @@ pub enum Measurement {
     Notices,
     /// Memory per session of an MCP client that left
     Sessions,
+    /// Watched directories: each change's delay, a burst of changes, and memory per directory
+    Watch,
 }
 
 /// The parts that run as processes of their own.
@@ -142,6 +148,32 @@ pub enum Part {
     /// Print the time and exit
     #[command(hide = true)]
     Stamp,
+    /// Change names in a directory, each with its number and the time
+    #[command(hide = true)]
+    Touch {
+        /// Where
+        #[arg(long)]
+        directory: PathBuf,
+        /// How many changes
+        #[arg(long)]
+        count: u32,
+        /// How long to sleep before each, in milliseconds
+        #[arg(long)]
+        every_ms: u64,
+    },
+    /// Make directories and files as fast as can be
+    #[command(hide = true)]
+    Burst {
+        /// Where
+        #[arg(long)]
+        directory: PathBuf,
+        /// How many directories
+        #[arg(long)]
+        directories: u32,
+        /// How many files in each
+        #[arg(long)]
+        files: u32,
+    },
     /// Copy what commands print to TCP connections
     #[command(hide = true)]
     Relay,
@@ -174,7 +206,7 @@ mod tests {
         assert!(Measurement::value_variants().iter().all(|what| options.measures(*what)));
         assert_eq!((options.rounds(20), options.mebibytes, options.streams), (20, 256, 500));
         assert_eq!((options.stall_seconds, options.crowd), (30, 10_000));
-        assert_eq!((options.listeners, options.sessions), (1_000, 4_000));
+        assert_eq!((options.listeners, options.sessions, options.directories), (1_000, 4_000, 1_000));
     }
 
     #[test]
@@ -208,6 +240,10 @@ mod tests {
         let part =
             parse(&["print", "--lines", "1", "--every-ms", "5", "--noise", "9"]).unwrap().part.unwrap();
         assert!(matches!(part, Part::Print { noise: 9, .. }));
+        let part = parse(&["touch", "--directory", "/x", "--count", "3", "--every-ms", "5"]).unwrap().part;
+        assert!(matches!(part, Some(Part::Touch { count: 3, every_ms: 5, .. })));
+        let part = parse(&["burst", "--directories", "2", "--files", "9", "--directory", "/x"]).unwrap().part;
+        assert!(matches!(part, Some(Part::Burst { directories: 2, files: 9, .. })));
         let part = parse(&["under-parent", "--", "hangar", "serve", "--listen", "x"]).unwrap().part.unwrap();
         assert!(matches!(part, Part::UnderParent { command } if command.len() == 4));
     }

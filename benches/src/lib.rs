@@ -1,10 +1,11 @@
 //! What hangar costs, end to end: servers started as child processes, and one client that measures all of them the
 //! same way. The binary `streams` is a thin `main` over [`run`].
 //!
-//! * [`measure`]: the eight measurements. [`row`]: what is measured, and the floors it is judged against.
+//! * [`measure`]: the nine measurements. [`row`]: what is measured, and the floors it is judged against.
 //! * [`source`]: the client: one blocking loop for a pipe, for the relay and for a server. [`wire`]: what it decodes.
 //! * [`process`], [`mcp`], [`http`]: background processes, what MCP clients ask for, and the small requests of both.
 //! * [`printer`], [`relay`]: the commands that print, and the blocking pipe to TCP copy, as hidden subcommands.
+//! * [`watcher`], [`changes`]: watches of a directory, `inotifywait` among them; what is changed there, as hidden subcommands.
 //! * [`child`], [`server`]: starting what is measured, and ending it whatever happens.
 //! * [`stats`], [`target`], [`report`], [`table`], [`results`]: samples to figures, figures to text and JSON.
 //!
@@ -15,6 +16,7 @@
 //!
 //! The table of streams depends on none of hangar's crates: its client speaks HTTP to whatever answers.
 
+pub mod changes;
 pub mod child;
 pub mod cli;
 pub mod clock;
@@ -36,6 +38,7 @@ pub mod source;
 pub mod stats;
 pub mod table;
 pub mod target;
+pub mod watcher;
 pub mod wire;
 pub mod workload;
 

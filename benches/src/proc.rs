@@ -48,6 +48,12 @@ impl Memory {
     }
 }
 
+/// The most that was ever resident of the process `pid`, in KiB.
+pub fn peak_rss_kib(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    Ok(kib_field(&status, "VmHWM").ok_or_else(|| format!("/proc/{pid}/status has no VmHWM"))?)
+}
+
 fn kib_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
@@ -59,6 +65,18 @@ pub fn sockets(pid: u32) -> Result<u64> {
     // A file that was closed meanwhile is no socket.
     let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
     Ok(targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count() as u64)
+}
+
+/// Directories and files that the process `pid` watches by inotify.
+pub fn inotify_watches(pid: u32) -> Result<u64> {
+    let files = fs::read_dir(format!("/proc/{pid}/fdinfo"))?;
+    // What was closed meanwhile watches nothing.
+    let texts = files.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
+    Ok(texts.map(|text| watches_in(&text)).sum())
+}
+
+fn watches_in(text: &str) -> u64 {
+    text.lines().filter(|line| line.starts_with("inotify wd:")).count() as u64
 }
 
 /// Every living process below `pid`, children before grandchildren. Zombies are not living.
@@ -129,6 +147,13 @@ mod tests {
     }
 
     #[test]
+    fn watches_are_lines_of_their_own() {
+        let text = "pos:\t0\nflags:\t02004000\ninotify wd:2 ino:7 sdev:800001 mask:8 ignored_mask:0\n\
+            inotify wd:1 ino:9 sdev:800001 mask:8 ignored_mask:0\n";
+        assert_eq!((watches_in(text), watches_in("eventfd-count: 0\n")), (2, 0));
+    }
+
+    #[test]
     fn what_a_connection_has_not_sent() {
         let connections = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n   \
             1: 0100007F:7919 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0\n   \
@@ -144,6 +169,7 @@ mod tests {
     fn our_own_process() {
         let memory = Memory::of(std::process::id()).unwrap();
         assert!(memory.rss_kib >= memory.anonymous_kib && memory.anonymous_kib > 0);
+        assert!(peak_rss_kib(std::process::id()).unwrap() >= memory.anonymous_kib);
         assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(sockets(std::process::id()).unwrap() > 0);

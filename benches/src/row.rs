@@ -1,20 +1,15 @@
 //! What is measured: two floors, and the ways a server gives output. A [`Stand`] has what the rows of a measurement
 //! need running.
 
-use std::collections::BTreeMap;
+mod stand;
 
 use serde::{Serialize, Serializer};
 
 use crate::{
-    Result,
-    child::Scratch,
     cli::Options,
-    mcp::Session,
-    process::{MAX_LOG_BYTES, Process},
-    relay::Relay,
-    server::{Runtime, Server, Setup},
-    source::Source,
+    server::{Runtime, Setup},
 };
+pub use stand::Stand;
 
 /// One way to see a command's output.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -45,6 +40,14 @@ pub enum Row {
     Session(Runtime),
     /// `exec`, the output at the end.
     Unstreamed(Runtime),
+    /// `inotifywait -m`, the program that others watch directories with.
+    Inotifywait,
+    /// The same, of no more than what a server tells.
+    InotifywaitAlike,
+    /// A watch of a server as it comes, followed by Server-Sent Events.
+    Watched(Runtime),
+    /// The same without pacing and without a cap.
+    RaisedWatched(Runtime),
 }
 
 impl Row {
@@ -86,6 +89,14 @@ impl Row {
             Self::Unstreamed(Runtime::Tokio) => "tokio-unstreamed",
             Self::Unstreamed(Runtime::Smol) => "smol-unstreamed",
             Self::Unstreamed(Runtime::Daemon) => "daemon-unstreamed",
+            Self::Inotifywait => "inotifywait",
+            Self::InotifywaitAlike => "inotifywait-alike",
+            Self::Watched(Runtime::Tokio) => "tokio-watched",
+            Self::Watched(Runtime::Smol) => "smol-watched",
+            Self::Watched(Runtime::Daemon) => "daemon-watched",
+            Self::RaisedWatched(Runtime::Tokio) => "tokio-watched-raised",
+            Self::RaisedWatched(Runtime::Smol) => "smol-watched-raised",
+            Self::RaisedWatched(Runtime::Daemon) => "daemon-watched-raised",
         }
     }
 
@@ -129,13 +140,21 @@ impl Row {
             Self::Unstreamed(Runtime::Tokio) => "exec, unstreamed, tokio",
             Self::Unstreamed(Runtime::Smol) => "exec, unstreamed, smol",
             Self::Unstreamed(Runtime::Daemon) => "exec, unstreamed, through the daemon",
+            Self::Inotifywait => "inotifywait -m",
+            Self::InotifywaitAlike => "inotifywait -m, of what a server tells",
+            Self::Watched(Runtime::Tokio) => "watch SSE, tokio",
+            Self::Watched(Runtime::Smol) => "watch SSE, smol",
+            Self::Watched(Runtime::Daemon) => "watch SSE, through the daemon",
+            Self::RaisedWatched(Runtime::Tokio) => "watch SSE, tokio, raised pacing",
+            Self::RaisedWatched(Runtime::Smol) => "watch SSE, smol, raised pacing",
+            Self::RaisedWatched(Runtime::Daemon) => "watch SSE, through the daemon, raised pacing",
         }
     }
 
     /// The server it needs.
     pub const fn server(self) -> Option<(Runtime, Setup)> {
         match self {
-            Self::Pipe | Self::Relay => None,
+            Self::Pipe | Self::Relay | Self::Inotifywait | Self::InotifywaitAlike => None,
             Self::Stream(runtime)
             | Self::Attached(runtime)
             | Self::Followed(runtime)
@@ -143,10 +162,12 @@ impl Row {
             | Self::McpOfSession(runtime)
             | Self::Listen(runtime)
             | Self::Session(runtime)
-            | Self::Unstreamed(runtime) => Some((runtime, Setup::Default)),
-            Self::Raised(runtime) | Self::RaisedAttached(runtime) | Self::RaisedMcp(runtime) => {
-                Some((runtime, Setup::Raised))
-            }
+            | Self::Unstreamed(runtime)
+            | Self::Watched(runtime) => Some((runtime, Setup::Default)),
+            Self::Raised(runtime)
+            | Self::RaisedAttached(runtime)
+            | Self::RaisedMcp(runtime)
+            | Self::RaisedWatched(runtime) => Some((runtime, Setup::Raised)),
         }
     }
 
@@ -183,71 +204,6 @@ pub fn rotated<T: Copy>(rows: &[T], round: u32) -> Vec<(usize, T)> {
         order.rotate_left(round as usize % rows.len());
     }
     order
-}
-
-/// What the rows of one measurement need running. Dropping it ends all of it.
-#[derive(Debug)]
-pub struct Stand {
-    relay: Option<Relay>,
-    servers: BTreeMap<(Runtime, Setup), Server>,
-    /// What the commands take for their home directory: nothing is in it.
-    home: Scratch,
-}
-
-impl Stand {
-    /// Starts what `rows` need.
-    pub fn start(rows: &[Row]) -> Result<Self> {
-        let mut stand = Self { relay: None, servers: BTreeMap::new(), home: Scratch::new()? };
-        for row in rows {
-            match row.server() {
-                Some(key) if !stand.servers.contains_key(&key) => {
-                    stand.servers.insert(key, Server::start(key.0, key.1, stand.home.path())?);
-                }
-                None if *row == Row::Relay => stand.relay = Some(Relay::start(stand.home.path())?),
-                Some(_) | None => {}
-            }
-        }
-        Ok(stand)
-    }
-
-    /// Runs `command` in the way of `row`, for at most `timeout_s`.
-    pub fn open(&self, row: Row, command: &str, timeout_s: u64) -> Result<Source> {
-        let server = || self.server(row);
-        match row {
-            Row::Pipe => Source::pipe(command, self.home.path(), timeout_s),
-            Row::Relay => Source::relay(self.relay.as_ref().ok_or("no relay")?, command, timeout_s),
-            Row::Stream(_) | Row::Raised(_) => Source::stream(server()?, command, timeout_s),
-            Row::Attached(_) => Process::start(server()?, command, None)?.attach(timeout_s),
-            Row::RaisedAttached(_) => {
-                Process::start(server()?, command, Some(MAX_LOG_BYTES))?.attach(timeout_s)
-            }
-            Row::Followed(_) => Process::start(server()?, command, None)?.follow(timeout_s),
-            Row::Mcp(_) | Row::RaisedMcp(_) => Source::mcp(server()?, command, timeout_s),
-            Row::McpOfSession(_) => Session::begin(server()?, server()?.token())?.call(1, command, timeout_s),
-            Row::Listen(_) | Row::Session(_) => Err("it tells what changes, and has no output".into()),
-            Row::Unstreamed(_) => Source::unstreamed(server()?, command, timeout_s),
-        }
-    }
-
-    /// The server of `row`.
-    pub fn server(&self, row: Row) -> Result<&Server> {
-        Ok(row.server().and_then(|key| self.servers.get(&key)).ok_or("a row without its server")?)
-    }
-
-    /// The process that carries the output of `row`; `None` for the pipe.
-    pub fn pid(&self, row: Row) -> Option<u32> {
-        if row == Row::Relay {
-            return self.relay.as_ref().map(|relay| relay.service().pid());
-        }
-        Some(self.servers.get(&row.server()?)?.service().pid())
-    }
-
-    /// Ends all of it; an error when something did not end as it should.
-    pub fn stop(self) -> Result<()> {
-        let relay = self.relay.map_or(Ok(()), Relay::stop);
-        let servers: Vec<_> = self.servers.into_values().map(Server::stop).collect();
-        servers.into_iter().fold(relay, Result::and)
-    }
 }
 
 #[cfg(test)]

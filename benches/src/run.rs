@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, env, time::Duration};
 
 use crate::{
-    Result,
+    Result, changes,
     child::{Scratch, become_under_parent},
     cli::{Cli, Measurement, Options, Part},
     measure::{
         company::{self, crowd, stalled},
-        exit, latency, memory, notices, progress, sessions, stall, throughput,
+        exit, latency, memory, notices, progress, sessions, stall, throughput, watch,
     },
     printer, relay,
     report::Report,
@@ -29,6 +29,10 @@ pub fn main(cli: Cli) -> Result<()> {
             printer::count(lines, Duration::from_micros(every_us), Duration::from_millis(within_ms))
         }
         Some(Part::Stamp) => printer::stamp(),
+        Some(Part::Touch { directory, count, every_ms }) => {
+            changes::touch(&directory, count, Duration::from_millis(every_ms))
+        }
+        Some(Part::Burst { directory, directories, files }) => changes::burst(&directory, directories, files),
         Some(Part::Relay) => relay::serve(),
         Some(Part::UnderParent { command }) => become_under_parent(&command),
     }
@@ -47,6 +51,9 @@ struct Plan {
     crowd: Vec<Row>,
     notices: Vec<Row>,
     sessions: Vec<Row>,
+    watch_delay: Vec<Row>,
+    watch_burst: Vec<Row>,
+    watch_memory: Vec<Row>,
 }
 
 impl Plan {
@@ -66,6 +73,9 @@ impl Plan {
             crowd: rows(Measurement::Company, &crowd::ROWS),
             notices: rows(Measurement::Notices, &notices::ROWS),
             sessions: rows(Measurement::Sessions, &sessions::ROWS),
+            watch_delay: rows(Measurement::Watch, &watch::delay::ROWS),
+            watch_burst: rows(Measurement::Watch, &watch::burst::ROWS),
+            watch_memory: rows(Measurement::Watch, &watch::memory::ROWS),
         };
         if plan.rows().next().is_none() {
             return Err("no row has such a name in what is to be measured: see --help".into());
@@ -76,8 +86,10 @@ impl Plan {
     fn rows(&self) -> impl Iterator<Item = &Row> {
         let Self { latency, throughput, attached_throughput, exit, memory, listeners, .. } = self;
         let Self { stall, stalled, crowd, notices, sessions, .. } = self;
+        let Self { watch_delay, watch_burst, watch_memory, .. } = self;
         let streams = [latency, throughput, attached_throughput, exit, memory, listeners];
-        streams.into_iter().chain([stall, stalled, crowd, notices, sessions]).flatten()
+        let others = [stall, stalled, crowd, notices, sessions, watch_delay, watch_burst, watch_memory];
+        streams.into_iter().chain(others).flatten()
     }
 
     fn runtimes(&self) -> BTreeSet<Runtime> {
@@ -89,7 +101,8 @@ fn measure(options: &Options) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("streams: this is a debug build: its figures mean nothing, use --release");
     }
-    let plan = Plan::new(options)?;
+    let mut plan = Plan::new(options)?;
+    watch::retain_measurable([&mut plan.watch_delay, &mut plan.watch_burst]);
     Scratch::sweep()?;
     if !options.no_build {
         plan.runtimes().into_iter().try_for_each(Runtime::build)?;
@@ -144,6 +157,18 @@ fn measure(options: &Options) -> Result<()> {
         let measured = sessions::measure(&plan.sessions, options.sessions);
         report.sessions = measured.map_err(&mut keep).unwrap_or_default();
     }
+    if !plan.watch_delay.is_empty() {
+        let measured = watch::delay::measure(&plan.watch_delay, options.rounds(watch::delay::ROUNDS));
+        report.watch_delay = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.watch_burst.is_empty() {
+        let measured = watch::burst::measure(&plan.watch_burst, options.rounds(watch::burst::ROUNDS));
+        report.watch_burst = measured.map_err(&mut keep).unwrap_or_default();
+    }
+    if !plan.watch_memory.is_empty() {
+        let measured = watch::memory::measure(&plan.watch_memory, options.directories);
+        report.watch_memory = measured.map_err(&mut keep).unwrap_or_default();
+    }
     progress("");
     report.failures = failures;
     print!("{}", report.judge()?);
@@ -168,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_floors_need_no_server() {
-        assert!(plan(&["--rows", "pipe,relay"]).unwrap().runtimes().is_empty());
+        assert!(plan(&["--rows", "pipe,relay,inotifywait"]).unwrap().runtimes().is_empty());
         assert_eq!(plan(&["--rows", "relay,smol"]).unwrap().runtimes().len(), 1);
         assert_eq!(plan(&[]).unwrap().runtimes().len(), 3);
     }

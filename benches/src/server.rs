@@ -121,7 +121,7 @@ pub struct Server {
     token: String,
     home: PathBuf,
     /// Behind which its sandbox is. It ends after the server.
-    _daemon: Option<Daemon>,
+    daemon: Option<Daemon>,
 }
 
 impl Server {
@@ -162,12 +162,17 @@ impl Server {
                     .env("HANGAR_LOCAL_DRAIN_SECONDS", "1");
                 command.envs(setup.environment().iter().copied());
             })?;
-        Ok(Self { service, token, home: home.to_owned(), _daemon: daemon })
+        Ok(Self { service, token, home: home.to_owned(), daemon })
     }
 
     /// The process.
     pub const fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// The process of the daemon that its sandbox is behind.
+    pub fn daemon_pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Daemon::pid)
     }
 
     /// The token that it was started with.

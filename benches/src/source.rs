@@ -3,10 +3,13 @@
 use std::{
     io::{ErrorKind, Read, Write as _},
     net::{SocketAddr, TcpStream},
+    os::fd::{AsFd as _, BorrowedFd},
     path::Path,
     process::{Child, ChildStdout, Stdio},
     time::Duration,
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     Result,
@@ -124,6 +127,11 @@ impl Source {
         Self::socket(socket, request, Decoder::Http(Box::new(Response::events())), timeout_s)
     }
 
+    /// Reads what changes, as `request` asks for it.
+    pub fn changes(socket: TcpStream, request: &str, timeout_s: u64) -> Result<Self> {
+        Self::socket(socket, request, Decoder::Http(Box::new(Response::changes())), timeout_s)
+    }
+
     /// Reads the WebSocket that `request` opens.
     pub fn websocket(socket: TcpStream, request: &str, timeout_s: u64) -> Result<Self> {
         Self::socket(socket, request, Decoder::Socket(Box::default()), timeout_s)
@@ -148,6 +156,20 @@ impl Source {
     /// When the command was asked for, by the wall clock.
     pub const fn issued_ns(&self) -> u64 {
         self.issued_ns
+    }
+
+    /// The process whose pipe it is; `None` for what a server sends.
+    pub fn pid(&self) -> Option<u32> {
+        match &self.input {
+            Input::Pipe(piped) => Some(piped.child.id()),
+            Input::Socket(_) => None,
+        }
+    }
+
+    /// Whether something is there to be received, or comes within `timeout`.
+    pub fn comes_within(&self, timeout: Duration) -> Result<bool> {
+        let mut input = [PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN)];
+        Ok(poll(&mut input, Some(&Timespec::try_from(timeout)?))? > 0)
     }
 
     /// Receives once, and passes what came on.
@@ -243,6 +265,13 @@ impl Input {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Pipe(piped) => piped.stdout.as_fd(),
+            Self::Socket(socket) => socket.as_fd(),
         }
     }
 

@@ -11,6 +11,7 @@ pub mod sessions;
 pub mod sink;
 pub mod stall;
 pub mod throughput;
+pub mod watch;
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 

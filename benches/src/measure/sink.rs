@@ -44,17 +44,17 @@ impl Count {
 
 /// Cuts payload into lines, and gives each to a function with the time at which its last byte came.
 #[derive(Debug)]
-struct Lines {
+pub(super) struct Lines {
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
 }
 
 impl Lines {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { begun: Vec::new() }
     }
 
-    fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             if self.begun.is_empty() {
                 line(&bytes[..end]);

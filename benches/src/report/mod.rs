@@ -1,6 +1,7 @@
 //! One run's figures: the tables to read, and the targets beside them.
 
 mod tables;
+mod watches;
 
 use std::fmt::{self, Write as _};
 
@@ -18,6 +19,7 @@ use crate::{
         sessions::Sessions,
         stall::Stall,
         throughput::{Run, Throughput},
+        watch,
     },
     table::Table,
     target::Target,
@@ -54,6 +56,12 @@ pub struct Report {
     pub notices: Vec<Notices>,
     /// Memory per session that nobody uses.
     pub sessions: Vec<Sessions>,
+    /// How soon a change is told.
+    pub watch_delay: Vec<watch::delay::Delay>,
+    /// A burst of changes.
+    pub watch_burst: Vec<watch::burst::Burst>,
+    /// Memory per watched directory.
+    pub watch_memory: Vec<watch::memory::Memory>,
     /// Every target, met or missed.
     pub targets: Vec<Target>,
     /// The measurements that are wrong, and therefore missing.
@@ -78,6 +86,9 @@ impl Report {
             beside_crowd: Vec::new(),
             notices: Vec::new(),
             sessions: Vec::new(),
+            watch_delay: Vec::new(),
+            watch_burst: Vec::new(),
+            watch_memory: Vec::new(),
             targets: Vec::new(),
             failures: Vec::new(),
         }
@@ -137,6 +148,26 @@ impl Report {
         if let Some(sessions) = self.sessions.first().map(|row| row.sessions) {
             let head = format!("{sessions} sessions that nobody uses, and twice as many that are over (KiB)");
             section(head, tables::sessions(&self.sessions, &mut targets))?;
+        }
+        if let Some(runs) = self.watch_delay.first().map(|row| row.delays_ns.len()) {
+            let (changes, every) = (watch::delay::CHANGES, watch::delay::EVERY_MS);
+            let head = format!(
+                "{changes} changes of a watched directory, {every} ms apart, {runs} interleaved runs (p50 / p95, ms)"
+            );
+            section(head, watches::delay(&self.watch_delay, &mut targets))?;
+        }
+        if let Some(runs) = self.watch_burst.first().map(|row| row.runs.len()) {
+            let (directories, files) = (watch::burst::DIRECTORIES, watch::burst::FILES);
+            let head = format!(
+                "{} changes, {directories} new directories with {files} files each, watched with all below, \
+                 {runs} interleaved runs (medians)",
+                directories * (files + 1)
+            );
+            section(head, watches::burst(&self.watch_burst, &mut targets))?;
+        }
+        if let Some(directories) = self.watch_memory.first().map(|row| row.directories) {
+            let head = format!("{directories} watched directories (KiB)");
+            section(head, watches::memory(&self.watch_memory, &mut targets))?;
         }
         for failure in &self.failures {
             write!(text, "\nWRONG: {failure}\n")?;

@@ -66,7 +66,7 @@ pub(super) struct Targets(pub(super) Vec<Target>);
 
 impl Targets {
     /// Keeps the target, and gives its text; nothing when there is nothing to judge by.
-    fn judge(&mut self, target: Option<Target>) -> String {
+    pub(super) fn judge(&mut self, target: Option<Target>) -> String {
         let Some(target) = target else { return String::new() };
         let text = target.to_string();
         self.0.push(target);
@@ -74,7 +74,7 @@ impl Targets {
     }
 }
 
-fn spread(Spread { p50_ms, p95_ms }: Spread) -> String {
+pub(super) fn spread(Spread { p50_ms, p95_ms }: Spread) -> String {
     format!("{p50_ms:.2} / {p95_ms:.2}")
 }
 
@@ -89,7 +89,15 @@ const fn streams(row: Row) -> Option<Runtime> {
         | Row::Mcp(runtime)
         | Row::McpOfSession(runtime)
         | Row::RaisedMcp(runtime) => Some(runtime),
-        Row::Pipe | Row::Relay | Row::Listen(_) | Row::Session(_) | Row::Unstreamed(_) => None,
+        Row::Pipe
+        | Row::Relay
+        | Row::Listen(_)
+        | Row::Session(_)
+        | Row::Unstreamed(_)
+        | Row::Inotifywait
+        | Row::InotifywaitAlike
+        | Row::Watched(_)
+        | Row::RaisedWatched(_) => None,
     }
 }
 
@@ -175,7 +183,7 @@ pub(super) fn exit(rows: &[Exit], targets: &mut Targets) -> Table {
 }
 
 /// All of a server's memory, in KiB.
-fn total(sample: &crate::proc::Memory) -> String {
+pub(super) fn total(sample: &crate::proc::Memory) -> String {
     sample.pss_kib.unwrap_or(sample.anonymous_kib).to_string()
 }
 

@@ -1,6 +1,7 @@
 //! What a server's answer is decoded with: as little as it takes to see every byte of the payload, and cheap enough
 //! that the client is not what a throughput figure measures.
 
+pub mod changes;
 pub mod chunked;
 pub mod json_text;
 pub mod mcp;

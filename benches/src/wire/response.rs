@@ -4,6 +4,7 @@ use memchr::memmem;
 
 use super::{
     Sink,
+    changes::Changes,
     chunked::Chunked,
     mcp::Messages,
     sse::{Events, ExecResult},
@@ -38,6 +39,7 @@ enum Framing {
 enum Content {
     Events(Box<Events>),
     Messages(Box<Messages>),
+    Changes(Box<Changes>),
     Json { body: Vec<u8>, result: Option<ExecResult> },
 }
 
@@ -50,6 +52,11 @@ impl Response {
     /// An answer to an MCP call.
     pub fn messages() -> Self {
         Self::new(Content::Messages(Box::default()))
+    }
+
+    /// An answer to who watches a directory.
+    pub fn changes() -> Self {
+        Self::new(Content::Changes(Box::default()))
     }
 
     /// An answer to `exec`.
@@ -81,6 +88,7 @@ impl Response {
         match &self.content {
             Content::Events(events) => events.result(),
             Content::Messages(messages) => messages.result(),
+            Content::Changes(_) => None,
             Content::Json { result, .. } => result.as_ref(),
         }
     }
@@ -103,6 +111,7 @@ impl Response {
                 Err(format!("the stream ended without a result; stderr so far: {:?}", events.stderr()).into())
             }
             (Content::Messages(_), _, None) => Err("the stream ended without a result".into()),
+            (Content::Changes(_), ..) => Err("the watch was cut".into()),
             (Content::Json { body, .. }, Some(status), None) => {
                 Err(format!("no result, but {status}: {}", String::from_utf8_lossy(body)).into())
             }
@@ -154,6 +163,7 @@ impl Content {
         match self {
             Self::Events(events) => events.feed(at_ns, bytes, sink),
             Self::Messages(messages) => messages.feed(at_ns, bytes, sink),
+            Self::Changes(changes) => changes.feed(at_ns, bytes, sink),
             Self::Json { body, .. } if body.len() + bytes.len() > MAX_JSON => Err("an endless answer".into()),
             Self::Json { body, .. } => {
                 body.extend_from_slice(bytes);
