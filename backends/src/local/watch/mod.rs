@@ -1,7 +1,7 @@
 //! Watching directories of this machine, by inotify.
 //!
-//! * [`hub`]: all watches over one instance; [`inotify`]: that instance; [`place`]: the directories on the disk; [`mounts`]: which
-//!   of those are on file systems that others change.
+//! * [`hub`]: all watches over one instance; [`inotify`]: that instance; [`gather`]: when it is read.
+//! * [`place`]: the directories on the disk; [`mounts`]: which of those are on file systems that others change.
 //! * What to make of it all is decided by [`hangar_core::watch::Watch`].
 
 mod gather;
