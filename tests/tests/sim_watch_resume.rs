@@ -9,6 +9,7 @@ use hangar_tests::sim::{
     Link, Setup, World,
     random::Random,
     run, seeds,
+    watch::Watch,
     watching::{Reader, Told},
     world::{ADMIN, at_ms},
 };
@@ -105,17 +106,23 @@ fn the_header_counts_more_than_the_parameter() {
     });
 }
 
+/// The number of a reader that has left, and its watch, which has told more since than is kept.
+async fn fallen_behind(world: &World) -> (u64, Watch) {
+    let reader = open(world).await;
+    let cursor = reader.cursor();
+    drop(reader);
+    world.sleep_ms(10).await;
+    let watch = world.sandbox.watches.last();
+    watch.create(0, 300);
+    world.sleep_ms(10).await;
+    (cursor, watch)
+}
+
 #[test]
 fn what_is_not_kept_any_more_is_a_gap_and_then_what_is_there() {
     run(Setup::default(), async |world: &World| {
         world.sandbox.watches.set_existing(["a", "b"]);
-        let reader = open(world).await;
-        let cursor = reader.cursor();
-        drop(reader);
-        world.sleep_ms(10).await;
-        let watch = world.sandbox.watches.last();
-        watch.create(0, 300);
-        world.sleep_ms(10).await;
+        let (cursor, watch) = fallen_behind(world).await;
         assert_eq!(watch.waiting(), 0, "nobody is waited for");
         let mut reader = come_back(world, cursor).await;
         let gap = json!({ "from_seq": cursor + 1, "to_seq": cursor + 100, "reason": "evicted" });
@@ -132,13 +139,7 @@ fn nothing_is_said_to_be_told_between_a_gap_and_what_follows_it() {
     // At whichever of the changes that are taken in one turn that comes.
     for more in 1_000..1_128 {
         run(Setup::default(), async |world: &World| {
-            let reader = open(world).await;
-            let cursor = reader.cursor();
-            drop(reader);
-            world.sleep_ms(10).await;
-            let watch = world.sandbox.watches.last();
-            watch.create(0, 300);
-            world.sleep_ms(10).await;
+            let (cursor, watch) = fallen_behind(world).await;
             // This is told when the reader is back, and before what is told again.
             watch.create(300, more);
             watch.tell(Change::Ready);
