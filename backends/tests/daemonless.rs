@@ -527,33 +527,46 @@ fn a_full_disk_loses_what_does_not_fit_and_no_more() {
     let shell = Shell::own();
     let disk = shell.home.0.join(".hangar");
     fs::create_dir(&disk).unwrap();
-    let Some(_mounted) = Mounted::of("tmpfs", &disk, "size=400k,mode=777") else {
+    let Some(_mounted) = Mounted::of("tmpfs", &disk, "size=400k,nr_inodes=40,mode=777") else {
         let why = b"skipped: a_full_disk_loses_what_does_not_fit_and_no_more: it takes root\n";
         return std::io::stderr().write_all(why).unwrap();
     };
     let sandbox = shell.sandbox();
-    let (room, go) = (disk.join("room"), shell.home.0.join("go"));
+    let (room, step) = (disk.join("room"), shell.home.0.join("step"));
     fs::write(&room, vec![0; 200_000]).unwrap();
-    let go = go.display();
-    let wait = |file: &str| format!("until [ -e {go}{file} ]; do sleep 0.05; done");
-    let command = format!(
-        "echo first; {}; head -c 300000 /dev/zero | tr '\\0' x; {}; echo again; {}; head -c 400000 /dev/zero | tr '\\0' y",
-        wait("1"),
-        wait("2"),
-        wait("3")
-    );
-    let handle = start(&sandbox, line(&command)).unwrap();
+    let step = |n: u32| PathBuf::from(format!("{}{n}", step.display()));
+    let wait = |n| format!("until [ -e {} ]; do sleep 0.05; done", step(n).display());
+    // Where this is done, the most of it has been taken from the pipe: it fits nowhere.
+    let much =
+        |letter, done| format!("head -c 650000 /dev/zero | tr '\\0' {letter}; : >{}", step(done).display());
+    let command = [
+        "echo first".to_owned(),
+        wait(1),
+        much('x', 2),
+        wait(3),
+        "echo again".to_owned(),
+        wait(4),
+        much('y', 5),
+    ];
+    let handle = start(&sandbox, line(&command.join("; "))).unwrap();
     wait_for(&handle, "first");
-    fs::write(format!("{go}1"), "").unwrap();
+    // Nor is there room for another file.
+    let files = (0..).map(|number| disk.join(number.to_string()));
+    let files: Vec<_> = files.take_while(|file| fs::write(file, "").is_ok()).collect();
+    fs::write(step(1), "").unwrap();
+    wait_until("all x are printed", || step(2).exists());
+    let pid = handle.look(Process::pid).unwrap();
+    let pipe = fs::File::open(format!("/proc/{pid}/fd/1")).unwrap();
+    wait_until("they are taken", || rustix::io::ioctl_fionread(&pipe).unwrap() == 0);
+    drop(pipe);
     wait_for(&handle, "xxx");
-    thread::sleep(Duration::from_secs(1));
-    fs::remove_file(&room).unwrap();
-    fs::write(format!("{go}2"), "").unwrap();
+    files.iter().chain([&room]).for_each(|file| fs::remove_file(file).unwrap());
+    fs::write(step(3), "").unwrap();
     wait_for(&handle, "again");
-    fs::write(format!("{go}3"), "").unwrap();
+    fs::write(step(4), "").unwrap();
+    wait_until("all y are printed", || step(5).exists());
     // How it ended is noted once there is room for that.
     wait_for(&handle, "yyy");
-    thread::sleep(Duration::from_secs(1));
     for file in fs::read_dir(disk.join("bg")).unwrap().map(|file| file.unwrap().path()) {
         if file.to_str().unwrap().ends_with(".out") {
             fs::remove_file(file).unwrap();

@@ -40,7 +40,8 @@ mkdir -p "$folder" || exit
 find "$folder" -name '*.exit' -mmin +1440 2>/dev/null | while read -r old; do
     rm -f "${old%.exit}".*
 done
-: >"$base.out" || exit
+# The second is for a time when there is no room for another file.
+: >"$base.out" && : >"$base.spare" || exit
 
 supervise='
     id=$1 base=$2 keep=$3 mask=$4
@@ -83,9 +84,16 @@ supervise='
             if [ "$failed" != 0 ]; then
                 # The disk is full, or the folder is gone. What does not fit is missing, nobody knows how much: whatever
                 # comes next is farther on, in another file.
-                missing=$(dd bs=32768 count=1 | wc -c)
-                next=$((at + len + 32768 + missing))
-                [ $((missing + 0)) != 0 ] || { at=$next len=0; break; }
+                missing=32768
+                case $said in
+                    *[0-9]+[0-9]*" records in"*) ;;
+                    # There is no file: nothing has been read.
+                    *)
+                        missing=$(dd bs=32768 count=1 | wc -c)
+                        [ $((missing + 0)) != 0 ] || break
+                        ;;
+                esac
+                next=$((at + len + missing))
             elif echo "$said" | grep -qx "0+0 records in"; then
                 break
             else
@@ -93,10 +101,13 @@ supervise='
                 next=$((at + len))
             fi
             if [ "$len" = 0 ]; then
-                rm -f "$file"
+                mv "$file" "$base.out.$next"
             else
                 held=$((held + len))
                 set -- "$@" "$file" "$len"
+                mv "$base.spare" "$base.out.$next"
+                # Where that fails a shell would end with `:`.
+                true >"$base.spare"
             fi
             at=$next file=$base.out.$next
             while [ $((held - ${2:-0})) -ge "$keep" ]; do
@@ -105,6 +116,7 @@ supervise='
                 shift 2
             done
         done
+        rm -f "$base.spare"
         [ "$at" = 0 ] || [ -s "$file" ] || rm -f "$file"
         until echo $((at + len)) >"$base.end"; do
             [ -d "${base%/*}" ] && sleep 1 || exit
