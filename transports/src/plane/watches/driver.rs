@@ -1,6 +1,9 @@
 //! The task of one watch: takes what its sandbox tells, until nobody wants it.
 
-use super::{LINGER, Watched, Watches};
+use super::{
+    LINGER, Watched, Watches,
+    inner::{Inner, Taken},
+};
 use hangar_backends::{Runtime, runtime::Deadline, watching::Watching};
 use std::{
     future::poll_fn,
@@ -63,16 +66,19 @@ impl Driver {
 
     /// Takes what there is. Whether it took anything.
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(watching) = &mut self.watching else { return false };
+        let Some(watching) = self.watching.as_mut().filter(|_| self.watched.look(Inner::has_room)) else {
+            return false;
+        };
+        let now = self.runtime.wall_ms();
         for taken in 0..TURN {
-            if !self.watched.look(|inner| inner.has_room()) {
-                return taken > 0;
-            }
             let Poll::Ready(change) = watching.poll_change(cx) else { return taken > 0 };
-            self.watched.push(change, self.runtime.wall_ms());
-            if self.watched.look(|inner| inner.over().is_some()) {
-                self.watching = None;
-                return true;
+            match self.watched.push(change, now) {
+                Taken::More => {}
+                Taken::Full => return true,
+                Taken::Over => {
+                    self.watching = None;
+                    return true;
+                }
             }
         }
         // Others have their turn in between.

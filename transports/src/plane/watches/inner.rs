@@ -35,6 +35,16 @@ pub(super) enum Item {
     Over(Over),
 }
 
+/// Whether a watch takes more of what its sandbox tells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taken {
+    More,
+    /// Once its reader has gone on.
+    Full,
+    /// It is over.
+    Over,
+}
+
 /// What is kept of a watch, for who asks now and then.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -122,7 +132,7 @@ impl Inner {
     }
 
     /// What its sandbox tells.
-    pub(super) fn push(&mut self, change: Change, ts_ms: i64) {
+    pub(super) fn push(&mut self, change: Change, ts_ms: i64) -> Taken {
         match change {
             Change::Event(event) => self.push_event(event, ts_ms),
             Change::Ready if self.awaits_overflow => {}
@@ -136,6 +146,13 @@ impl Inner {
             }
             Change::Ended(end) => self.end(Over::Ended(end)),
             Change::Broken(error) => self.end(Over::Broken(error)),
+        }
+        if self.over.is_some() {
+            Taken::Over
+        } else if self.has_room() {
+            Taken::More
+        } else {
+            Taken::Full
         }
     }
 

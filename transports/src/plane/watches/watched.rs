@@ -2,7 +2,7 @@
 
 use super::{
     super::{bell::Bell, lock},
-    inner::{Inner, Item, Over, Page, Position},
+    inner::{Inner, Item, Over, Page, Position, Taken},
 };
 use hangar_backends::watching::Change;
 use hangar_core::{
@@ -103,12 +103,10 @@ impl Watched {
     }
 
     /// What its sandbox tells.
-    pub(super) fn push(&self, change: Change, ts_ms: i64) {
-        let newest = self.look(|inner| {
-            inner.push(change, ts_ms);
-            inner.position().newest
-        });
+    pub(super) fn push(&self, change: Change, ts_ms: i64) -> Taken {
+        let (taken, newest) = self.look(|inner| (inner.push(change, ts_ms), inner.position().newest));
         self.newest_of_all.fetch_max(newest, Ordering::SeqCst);
+        taken
     }
 
     /// Its reader is to forget what it has seen: everything that is there follows.
