@@ -150,7 +150,7 @@ fn after_a_kill_what_holds_the_output_open_is_waited_for_200_ms() {
             follower.next().await;
             cell.sleep_ms(1000).await;
             let request = SendSignalRequest { process: Some(pid(process)), signal, group: false, end: false };
-            cell.call::<_, Empty>("SendSignal", &request, &[]).await.unwrap();
+            cell.call::<_, Empty>("process.Process/SendSignal", &request, &[]).await.unwrap();
             let status = format!("signal: {}", if signal == 9 { "killed" } else { "terminated" });
             assert_eq!(
                 (end(&mut follower).await, cell.now()),
@@ -174,14 +174,15 @@ fn input_that_does_not_fit_is_waited_for_until_its_deadline() {
         let stdin = Some(ProcessInput { stdin: Some(vec![0; 3 << 20].into()), pty: None });
         let request = SendInputRequest { process: Some(pid(process)), input: stdin };
         let sent: Result<Empty, _> =
-            cell.call("SendInput", &request, &[("connect-timeout-ms", "2500")]).await;
+            cell.call("process.Process/SendInput", &request, &[("connect-timeout-ms", "2500")]).await;
         let error = sent.unwrap_err();
         assert_eq!((error.code, cell.now()), (Code::DeadlineExceeded, at_ms(2500)));
         assert!(error.message.contains("first 1048576 bytes were taken"), "{error}");
         // What fits as a whole is taken as a whole, or not at all.
         let stdin = Some(ProcessInput { stdin: Some(vec![0; 100].into()), pty: None });
         let request = SendInputRequest { process: Some(pid(process)), input: stdin };
-        let sent: Result<Empty, _> = cell.call("SendInput", &request, &[("connect-timeout-ms", "500")]).await;
+        let sent: Result<Empty, _> =
+            cell.call("process.Process/SendInput", &request, &[("connect-timeout-ms", "500")]).await;
         assert!(!sent.unwrap_err().message.contains("taken"));
         assert_eq!(cell.running().await, 1);
     });

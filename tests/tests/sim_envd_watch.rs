@@ -24,7 +24,8 @@ use hangar_tests::{
     real::Folder,
     sim::{
         Link,
-        watched::{Lookout, Told, WatchReader, run_lookout},
+        cell::{Cell, Follower, run_cell},
+        watch_dir::Told,
         world::at_ms,
     },
 };
@@ -51,21 +52,23 @@ fn closed(told: Told) -> Option<Code> {
     }
 }
 
-async fn started(lookout: &Lookout, headers: &[(&str, &str)]) -> WatchReader {
-    let mut reader = lookout.watch(&directory(), headers).await;
+async fn started(cell: &Cell, headers: &[(&str, &str)]) -> Follower<Told> {
+    let mut reader = cell.watch(&directory(), headers).await;
     assert_eq!(reader.next().await, Told::Start(String::new()));
     reader
 }
 
-async fn create(lookout: &Lookout, request: &WatchDirRequest) -> Result<WatcherRequest, RpcError> {
-    let created: CreateWatcherResponse = lookout.call("CreateWatcher", request, &[]).await?;
+async fn create(cell: &Cell, request: &WatchDirRequest) -> Result<WatcherRequest, RpcError> {
+    let created: CreateWatcherResponse =
+        cell.call("filesystem.Filesystem/CreateWatcher", request, &[]).await?;
     Ok(WatcherRequest { watcher_id: created.watcher_id })
 }
 
-async fn events(lookout: &Lookout, watcher: &WatcherRequest) -> Result<Vec<FilesystemEvent>, Code> {
+async fn events(cell: &Cell, watcher: &WatcherRequest) -> Result<Vec<FilesystemEvent>, Code> {
     // What was told before has arrived.
-    lookout.sleep_ms(1).await;
-    let events: Result<WatcherEventsResponse, _> = lookout.call("GetWatcherEvents", watcher, &[]).await;
+    cell.sleep_ms(1).await;
+    let events: Result<WatcherEventsResponse, _> =
+        cell.call("filesystem.Filesystem/GetWatcherEvents", watcher, &[]).await;
     events.map(|answer| answer.events).map_err(|error| error.code)
 }
 
@@ -79,33 +82,33 @@ fn blind() -> Change {
 
 #[test]
 fn who_does_not_know_hangar_is_told_what_envd_tells() {
-    run_lookout(async |lookout: &Lookout| {
-        let mut reader = started(lookout, &[]).await;
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut reader = started(cell, &[]).await;
         for kind in [Kind::Create, Kind::Write, Kind::Remove, Kind::Chmod] {
-            lookout.sandbox.change(kind, "a/b");
+            cell.sandbox.watches.event(kind, "a/b");
         }
-        lookout.sandbox.tell(&blind());
-        lookout.sandbox.tell(&rename());
-        lookout.sandbox.tell(&Change::Ended(End::Moved));
+        cell.sandbox.watches.tell(&blind());
+        cell.sandbox.watches.tell(&rename());
+        cell.sandbox.watches.tell(&Change::Ended(End::Moved));
         for (kind, name) in
             [(1, "a/b"), (2, "a/b"), (3, "a/b"), (5, "a/b"), (4, "a"), (1, "b\u{fffd}"), (3, ".")]
         {
             assert_eq!(reader.next().await, changed(plain(kind, name)));
         }
         assert_eq!(reader.next().await, Told::Closed(None));
-        assert_eq!(lookout.sandbox.open(), 0);
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
     });
 }
 
 #[test]
 fn who_knows_hangar_is_told_everything() {
-    run_lookout(async |lookout: &Lookout| {
-        lookout.sandbox.put(&["there"]);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.sandbox.watches.set_existing(["there"]);
         let request = WatchDirRequest { tells_existing: true, ..directory() };
-        let mut reader = lookout.watch(&request, KNOWS).await;
+        let mut reader = cell.watch(&request, KNOWS).await;
         assert_eq!(reader.next().await, Told::Start("/d".to_owned()));
         for change in [blind(), rename(), Change::Event(Event::overflow()), Change::Ended(End::Unmounted)] {
-            lookout.sandbox.tell(&change);
+            cell.sandbox.watches.tell(&change);
         }
         let nothing = FilesystemEvent::default;
         for event in [
@@ -128,7 +131,7 @@ fn who_knows_hangar_is_told_everything() {
 
 #[test]
 fn what_is_watched_is_what_was_asked_for() {
-    run_lookout(async |lookout: &Lookout| {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
         let request = WatchDirRequest {
             path: "x/../y/".to_owned(),
             recursive: true,
@@ -137,9 +140,9 @@ fn what_is_watched_is_what_was_asked_for() {
             include_entry: false,
         };
         let me = User::current();
-        drop(lookout.watch(&request, &[]).await);
-        drop(lookout.watch(&directory(), KNOWS).await);
-        let [far, near] = <[_; 2]>::try_from(lookout.sandbox.specs()).unwrap();
+        drop(cell.watch(&request, &[]).await);
+        drop(cell.watch(&directory(), KNOWS).await);
+        let [far, near] = <[_; 2]>::try_from(cell.sandbox.watches.specs()).unwrap();
         assert_eq!(far.path, me.home.join("y").to_str().unwrap());
         assert_eq!((far.recursive, far.network, far.user), (true, true, None));
         assert!(!far.tells_existing, "that is hangar's own");
@@ -149,91 +152,90 @@ fn what_is_watched_is_what_was_asked_for() {
 
 #[test]
 fn it_starts_once_everything_is_watched_and_nothing_comes_before() {
-    run_lookout(async |lookout: &Lookout| {
-        lookout.sandbox.be_slow();
-        let mut reader = lookout.watch(&directory(), &[("keepalive-ping-interval", "1")]).await;
-        let sandbox = lookout.sandbox.clone();
-        lookout.sleep_ms(3500).await;
-        sandbox.tell(&Change::Ready);
-        assert_eq!((reader.next().await, lookout.now()), (Told::Start(String::new()), at_ms(3500)));
-        assert_eq!((reader.next().await, lookout.now()), (Told::KeepAlive, at_ms(4000)));
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.sandbox.watches.be_slow();
+        let mut reader = cell.watch(&directory(), &[("keepalive-ping-interval", "1")]).await;
+        cell.sleep_ms(3500).await;
+        cell.sandbox.watches.tell(&Change::Ready);
+        assert_eq!((reader.next().await, cell.now()), (Told::Start(String::new()), at_ms(3500)));
+        assert_eq!((reader.next().await, cell.now()), (Told::KeepAlive, at_ms(4000)));
         // Who knows hangar is told at once that it will be.
-        let mut reader = lookout.watch(&directory(), KNOWS).await;
-        assert_eq!((reader.next().await, lookout.now()), (Told::Start("/d".to_owned()), at_ms(4000)));
+        let mut reader = cell.watch(&directory(), KNOWS).await;
+        assert_eq!((reader.next().await, cell.now()), (Told::Start("/d".to_owned()), at_ms(4000)));
     });
 }
 
 #[test]
 fn a_watcher_that_is_asked_is_there_once_everything_is_watched() {
-    run_lookout(async |lookout: &Lookout| {
-        lookout.sandbox.be_slow();
-        let refused = lookout
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.sandbox.watches.be_slow();
+        let refused = cell
             .call::<_, CreateWatcherResponse>(
-                "CreateWatcher",
+                "filesystem.Filesystem/CreateWatcher",
                 &directory(),
                 &[("connect-timeout-ms", "1500")],
             )
             .await
             .unwrap_err();
-        assert_eq!((refused.code, lookout.now()), (Code::DeadlineExceeded, at_ms(1500)));
-        assert_eq!(lookout.sandbox.open(), 0, "who asked is gone");
+        assert_eq!((refused.code, cell.now()), (Code::DeadlineExceeded, at_ms(1500)));
+        assert_eq!(cell.sandbox.watches.open_now(), 0, "who asked is gone");
     });
 }
 
 #[test]
 fn a_sign_of_life_comes_after_each_silence() {
-    run_lookout(async |lookout: &Lookout| {
-        let mut reader = lookout.watch(&directory(), &[("keepalive-ping-interval", "2")]).await;
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut reader = cell.watch(&directory(), &[("keepalive-ping-interval", "2")]).await;
         assert_eq!(reader.next().await, Told::Start(String::new()));
-        assert_eq!((reader.next().await, lookout.now()), (Told::KeepAlive, at_ms(2000)));
-        lookout.sleep_ms(1500).await;
-        lookout.sandbox.change(Kind::Write, "a");
-        assert_eq!((reader.next().await, lookout.now()), (changed(plain(2, "a")), at_ms(3500)));
-        assert_eq!((reader.next().await, lookout.now()), (Told::KeepAlive, at_ms(5500)));
+        assert_eq!((reader.next().await, cell.now()), (Told::KeepAlive, at_ms(2000)));
+        cell.sleep_ms(1500).await;
+        cell.sandbox.watches.event(Kind::Write, "a");
+        assert_eq!((reader.next().await, cell.now()), (changed(plain(2, "a")), at_ms(3500)));
+        assert_eq!((reader.next().await, cell.now()), (Told::KeepAlive, at_ms(5500)));
     });
 }
 
 #[test]
 fn a_stream_ends_at_its_time() {
-    run_lookout(async |lookout: &Lookout| {
-        let mut reader = started(lookout, &[("connect-timeout-ms", "1500")]).await;
-        assert_eq!((closed(reader.next().await), lookout.now()), (Some(Code::DeadlineExceeded), at_ms(1500)));
-        assert_eq!(lookout.sandbox.open(), 0);
-        lookout.sandbox.be_slow();
-        let mut reader = lookout.watch(&directory(), &[("connect-timeout-ms", "500")]).await;
-        assert_eq!((closed(reader.next().await), lookout.now()), (Some(Code::DeadlineExceeded), at_ms(2000)));
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut reader = started(cell, &[("connect-timeout-ms", "1500")]).await;
+        assert_eq!((closed(reader.next().await), cell.now()), (Some(Code::DeadlineExceeded), at_ms(1500)));
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
+        cell.sandbox.watches.be_slow();
+        let mut reader = cell.watch(&directory(), &[("connect-timeout-ms", "500")]).await;
+        assert_eq!((closed(reader.next().await), cell.now()), (Some(Code::DeadlineExceeded), at_ms(2000)));
     });
 }
 
 #[test]
 fn who_leaves_watches_no_longer() {
-    run_lookout(async |lookout: &Lookout| {
-        let reader = started(lookout, &[]).await;
-        assert_eq!(lookout.sandbox.open(), 1);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let reader = started(cell, &[]).await;
+        assert_eq!(cell.sandbox.watches.open_now(), 1);
         drop(reader);
-        lookout.sleep_ms(1).await;
-        assert_eq!(lookout.sandbox.open(), 0);
+        cell.sleep_ms(1).await;
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
     });
 }
 
 #[test]
 fn who_takes_nothing_for_60_s_is_let_go_of() {
-    run_lookout(async |lookout: &Lookout| {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
         let narrow = Link { capacity: 4096, ..Link::INSTANT };
-        let _reader = lookout.watch_by(narrow, &directory(), &[]).await;
+        let _reader = cell.watch_by(narrow, &directory(), &[]).await;
         for _ in 0..10_000 {
-            lookout.sandbox.change(Kind::Write, "a name that is not very short");
+            cell.sandbox.watches.event(Kind::Write, "a name that is not very short");
         }
-        lookout.sleep_ms(59_000).await;
-        assert_eq!(lookout.sandbox.open(), 1);
-        lookout.sleep_ms(2000).await;
-        assert_eq!(lookout.sandbox.open(), 0);
+        cell.sleep_ms(59_000).await;
+        assert_eq!(cell.sandbox.watches.open_now(), 1);
+        cell.sleep_ms(2000).await;
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
     });
 }
 
 #[test]
 fn what_is_not_watched_has_its_code() {
-    run_lookout(async |lookout: &Lookout| {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
         let path = || "/d".to_owned();
         for (error, code) in [
             (WatchError::NotFound(path()), Code::NotFound),
@@ -241,19 +243,19 @@ fn what_is_not_watched_has_its_code() {
             (WatchError::OutsideRoot(path()), Code::PermissionDenied),
             (WatchError::TooManyInstances, Code::ResourceExhausted),
         ] {
-            lookout.sandbox.refuse(error.clone());
-            assert_eq!(closed(lookout.watch(&directory(), &[]).await.next().await), Some(code), "{error:?}");
-            lookout.sandbox.refuse(error);
-            assert_eq!(create(lookout, &directory()).await.unwrap_err().code, code);
+            cell.sandbox.watches.refuse_next(error.clone());
+            assert_eq!(closed(cell.watch(&directory(), &[]).await.next().await), Some(code), "{error:?}");
+            cell.sandbox.watches.refuse_next(error);
+            assert_eq!(create(cell, &directory()).await.unwrap_err().code, code);
         }
         let nobody = [("authorization", "Basic bm8tc3VjaC11c2VyOg==")];
-        let mut refused = lookout.watch(&directory(), &nobody).await;
+        let mut refused = cell.watch(&directory(), &nobody).await;
         assert_eq!(closed(refused.next().await), Some(Code::Unauthenticated));
         let request = WatchDirRequest { path: "~x".to_owned(), ..directory() };
-        assert_eq!(closed(lookout.watch(&request, &[]).await.next().await), Some(Code::InvalidArgument));
+        assert_eq!(closed(cell.watch(&request, &[]).await.next().await), Some(Code::InvalidArgument));
         for bad in ["", "0", "2", "true"] {
             let Told::Closed(Some(error)) =
-                lookout.watch(&directory(), &[("hangar-watch", bad)]).await.next().await
+                cell.watch(&directory(), &[("hangar-watch", bad)]).await.next().await
             else {
                 panic!("{bad:?} is taken");
             };
@@ -265,138 +267,140 @@ fn what_is_not_watched_has_its_code() {
 
 #[test]
 fn lost_changes_end_the_stream_of_who_has_no_word_for_it() {
-    run_lookout(async |lookout: &Lookout| {
-        let mut reader = started(lookout, &[]).await;
-        lookout.sandbox.change(Kind::Create, "before");
-        lookout.sandbox.tell(&Change::Event(Event::overflow()));
-        lookout.sandbox.change(Kind::Create, "after");
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut reader = started(cell, &[]).await;
+        cell.sandbox.watches.event(Kind::Create, "before");
+        cell.sandbox.watches.tell(&Change::Event(Event::overflow()));
+        cell.sandbox.watches.event(Kind::Create, "after");
         assert_eq!(reader.next().await, changed(plain(1, "before")));
         assert_eq!(closed(reader.next().await), Some(Code::ResourceExhausted));
-        assert_eq!(lookout.sandbox.open(), 0);
-        let mut reader = started(lookout, &[]).await;
-        lookout.sandbox.tell(&Change::Broken(WatchError::TooManyDirectories(7)));
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
+        let mut reader = started(cell, &[]).await;
+        cell.sandbox.watches.tell(&Change::Broken(WatchError::TooManyDirectories(7)));
         assert_eq!(closed(reader.next().await), Some(Code::ResourceExhausted));
     });
 }
 
 #[test]
 fn so_many_directories_are_watched_and_no_more() {
-    run_lookout(async |lookout: &Lookout| {
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
         let (mut readers, mut watchers) = (Vec::new(), Vec::new());
         for _ in 0..32 {
-            readers.push(started(lookout, &[]).await);
-            watchers.push(create(lookout, &directory()).await.unwrap());
+            readers.push(started(cell, &[]).await);
+            watchers.push(create(cell, &directory()).await.unwrap());
         }
         let refused = async || {
-            let of_stream = closed(lookout.watch(&directory(), &[]).await.next().await);
-            let of_watcher = create(lookout, &directory()).await.unwrap_err().code;
+            let of_stream = closed(cell.watch(&directory(), &[]).await.next().await);
+            let of_watcher = create(cell, &directory()).await.unwrap_err().code;
             assert_eq!((of_stream, of_watcher), (Some(Code::ResourceExhausted), Code::ResourceExhausted));
         };
         refused().await;
-        assert_eq!(lookout.sandbox.open(), 64);
+        assert_eq!(cell.sandbox.watches.open_now(), 64);
         readers.pop();
-        lookout.sleep_ms(1).await;
-        watchers.push(create(lookout, &directory()).await.unwrap());
+        cell.sleep_ms(1).await;
+        watchers.push(create(cell, &directory()).await.unwrap());
         refused().await;
-        let _: Empty = lookout.call("RemoveWatcher", &watchers[0], &[]).await.unwrap();
-        readers.push(started(lookout, &[]).await);
+        let _: Empty = cell.call("filesystem.Filesystem/RemoveWatcher", &watchers[0], &[]).await.unwrap();
+        readers.push(started(cell, &[]).await);
         refused().await;
     });
 }
 
 #[test]
 fn a_watcher_tells_what_changed_since_it_was_asked_last() {
-    run_lookout(async |lookout: &Lookout| {
-        let watcher = create(lookout, &directory()).await.unwrap();
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let watcher = create(cell, &directory()).await.unwrap();
         assert!(watcher.watcher_id.starts_with('w') && watcher.watcher_id.len() > 30, "{watcher:?}");
-        assert_eq!(events(lookout, &watcher).await, Ok(vec![]));
-        lookout.sandbox.change(Kind::Create, "a");
-        lookout.sandbox.tell(&rename());
+        assert_eq!(events(cell, &watcher).await, Ok(vec![]));
+        cell.sandbox.watches.event(Kind::Create, "a");
+        cell.sandbox.watches.tell(&rename());
         let told = vec![plain(1, "a"), plain(4, "a"), plain(1, "b\u{fffd}")];
-        assert_eq!(events(lookout, &watcher).await, Ok(told));
-        assert_eq!(events(lookout, &watcher).await, Ok(vec![]));
+        assert_eq!(events(cell, &watcher).await, Ok(told));
+        assert_eq!(events(cell, &watcher).await, Ok(vec![]));
         // Two do not take from each other.
-        let other = create(lookout, &directory()).await.unwrap();
-        lookout.sandbox.tell(&Change::Ended(End::Removed));
+        let other = create(cell, &directory()).await.unwrap();
+        cell.sandbox.watches.tell(&Change::Ended(End::Removed));
         for watcher in [&watcher, &other] {
-            assert_eq!(events(lookout, watcher).await, Ok(vec![plain(3, ".")]));
-            assert_eq!(events(lookout, watcher).await, Ok(vec![]), "it is known until it is removed");
+            assert_eq!(events(cell, watcher).await, Ok(vec![plain(3, ".")]));
+            assert_eq!(events(cell, watcher).await, Ok(vec![]), "it is known until it is removed");
         }
-        let _: Empty = lookout.call("RemoveWatcher", &watcher, &[]).await.unwrap();
+        let _: Empty = cell.call("filesystem.Filesystem/RemoveWatcher", &watcher, &[]).await.unwrap();
         for method in ["RemoveWatcher", "GetWatcherEvents"] {
-            let unknown: Result<Empty, _> = lookout.call(method, &watcher, &[]).await;
+            let unknown: Result<Empty, _> =
+                cell.call(&format!("filesystem.Filesystem/{method}"), &watcher, &[]).await;
             let unknown = unknown.unwrap_err();
             assert_eq!(unknown.code, Code::NotFound);
             assert!(unknown.message.starts_with("watcherId: "), "{unknown}");
         }
-        assert_eq!(events(lookout, &other).await, Ok(vec![]));
+        assert_eq!(events(cell, &other).await, Ok(vec![]));
     });
 }
 
 #[test]
 fn a_watcher_that_is_removed_watches_nothing_at_once() {
-    run_lookout(async |lookout: &Lookout| {
-        let watcher = create(lookout, &directory()).await.unwrap();
-        assert_eq!(lookout.sandbox.open(), 1);
-        let tasks = lookout.runtime.tasks();
-        let _: Empty = lookout.call("RemoveWatcher", &watcher, &[]).await.unwrap();
-        assert_eq!(lookout.sandbox.open(), 0);
-        lookout.sleep_ms(1).await;
-        assert!(lookout.runtime.tasks() < tasks, "nobody drives it");
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let watcher = create(cell, &directory()).await.unwrap();
+        assert_eq!(cell.sandbox.watches.open_now(), 1);
+        let tasks = cell.runtime.tasks();
+        let _: Empty = cell.call("filesystem.Filesystem/RemoveWatcher", &watcher, &[]).await.unwrap();
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
+        cell.sleep_ms(1).await;
+        assert!(cell.runtime.tasks() < tasks, "nobody drives it");
     });
 }
 
 #[test]
 fn a_watcher_that_nobody_asks_for_an_hour_is_removed() {
-    run_lookout(async |lookout: &Lookout| {
-        let watcher = create(lookout, &directory()).await.unwrap();
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let watcher = create(cell, &directory()).await.unwrap();
         for _ in 0..2 {
-            lookout.sleep_ms(3_599_998).await;
-            assert_eq!(events(lookout, &watcher).await, Ok(vec![]));
+            cell.sleep_ms(3_599_998).await;
+            assert_eq!(events(cell, &watcher).await, Ok(vec![]));
         }
-        lookout.sleep_ms(3_599_999).await;
-        assert_eq!(lookout.sandbox.open(), 1);
-        assert_eq!(events(lookout, &watcher).await, Err(Code::NotFound));
-        assert_eq!(lookout.sandbox.open(), 0);
+        cell.sleep_ms(3_599_999).await;
+        assert_eq!(cell.sandbox.watches.open_now(), 1);
+        assert_eq!(events(cell, &watcher).await, Err(Code::NotFound));
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
     });
 }
 
 #[test]
 fn more_than_may_wait_is_lost_and_that_is_said_from_then_on() {
-    run_lookout(async |lookout: &Lookout| {
-        let watcher = create(lookout, &directory()).await.unwrap();
-        let fill = |count: usize| (0..count).for_each(|_| lookout.sandbox.change(Kind::Write, "a"));
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let watcher = create(cell, &directory()).await.unwrap();
+        let fill = |count: usize| (0..count).for_each(|_| cell.sandbox.watches.event(Kind::Write, "a"));
         fill(8192);
-        assert_eq!(events(lookout, &watcher).await.unwrap().len(), 8192);
+        assert_eq!(events(cell, &watcher).await.unwrap().len(), 8192);
         fill(8193);
         for _ in 0..2 {
-            assert_eq!(events(lookout, &watcher).await, Err(Code::ResourceExhausted));
+            assert_eq!(events(cell, &watcher).await, Err(Code::ResourceExhausted));
         }
-        assert_eq!(lookout.sandbox.open(), 0, "what nobody can be told is not watched");
-        let _: Empty = lookout.call("RemoveWatcher", &watcher, &[]).await.unwrap();
+        assert_eq!(cell.sandbox.watches.open_now(), 0, "what nobody can be told is not watched");
+        let _: Empty = cell.call("filesystem.Filesystem/RemoveWatcher", &watcher, &[]).await.unwrap();
         // So it is with what the sandbox has lost.
-        let watcher = create(lookout, &directory()).await.unwrap();
-        lookout.sandbox.change(Kind::Create, "before");
-        lookout.sandbox.tell(&Change::Event(Event::overflow()));
+        let watcher = create(cell, &directory()).await.unwrap();
+        cell.sandbox.watches.event(Kind::Create, "before");
+        cell.sandbox.watches.tell(&Change::Event(Event::overflow()));
         for _ in 0..2 {
-            assert_eq!(events(lookout, &watcher).await, Err(Code::ResourceExhausted));
+            assert_eq!(events(cell, &watcher).await, Err(Code::ResourceExhausted));
         }
     });
 }
 
 #[test]
 fn long_names_that_wait_are_bounded_as_well() {
-    run_lookout(async |lookout: &Lookout| {
-        let watcher = create(lookout, &directory()).await.unwrap();
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let watcher = create(cell, &directory()).await.unwrap();
         let name = Bytes::from("n".repeat(4096));
         let fill = |count: usize| {
-            (0..count)
-                .for_each(|_| lookout.sandbox.tell(&Change::Event(Event::new(Kind::Write, name.clone()))));
+            (0..count).for_each(|_| {
+                cell.sandbox.watches.tell(&Change::Event(Event::new(Kind::Write, name.clone())))
+            });
         };
         fill(1024);
-        assert_eq!(events(lookout, &watcher).await.unwrap().len(), 1024);
+        assert_eq!(events(cell, &watcher).await.unwrap().len(), 1024);
         fill(1025);
-        assert_eq!(events(lookout, &watcher).await, Err(Code::ResourceExhausted));
+        assert_eq!(events(cell, &watcher).await, Err(Code::ResourceExhausted));
     });
 }
 
@@ -409,17 +413,17 @@ fn what_is_there_is_told_with_what_was_made_or_changed() {
         include_entry: true,
         ..WatchDirRequest::default()
     };
-    run_lookout(async |lookout: &Lookout| {
-        let mut reader = lookout.watch(&request, &[]).await;
-        let watcher = create(lookout, &request).await.unwrap();
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut reader = cell.watch(&request, &[]).await;
+        let watcher = create(cell, &request).await.unwrap();
         assert_eq!(reader.next().await, Told::Start(String::new()));
         for kind in [Kind::Create, Kind::Write, Kind::Remove, Kind::Chmod] {
-            lookout.sandbox.change(kind, "f");
+            cell.sandbox.watches.event(kind, "f");
         }
-        lookout.sandbox.change(Kind::Create, "gone");
-        lookout.sandbox.change(Kind::Chmod, ".");
-        lookout.sandbox.tell(&Change::Ended(End::Removed));
-        let polled = events(lookout, &watcher).await.unwrap();
+        cell.sandbox.watches.event(Kind::Create, "gone");
+        cell.sandbox.watches.event(Kind::Chmod, ".");
+        cell.sandbox.watches.tell(&Change::Ended(End::Removed));
+        let polled = events(cell, &watcher).await.unwrap();
         for event in polled {
             assert_eq!(reader.next().await, changed(event.clone()));
             let entry = event.entry.map(|entry| (entry.path, entry.size));
@@ -437,10 +441,10 @@ fn what_is_there_is_told_with_what_was_made_or_changed() {
 
 #[test]
 fn a_daemon_that_ends_says_so() {
-    run_lookout(async |lookout: &Lookout| {
-        let mut reader = started(lookout, &[]).await;
-        create(lookout, &directory()).await.unwrap();
-        lookout.stop();
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let mut reader = started(cell, &[]).await;
+        create(cell, &directory()).await.unwrap();
+        cell.stop();
         assert_eq!(closed(reader.next().await), Some(Code::Unavailable));
     });
 }

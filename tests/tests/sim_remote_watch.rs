@@ -12,15 +12,16 @@ use hangar_core::watch::{Blind, End, Event, Kind};
 use hangar_tests::{
     real::Folder,
     sim::{
-        watched::{Lookout, run_lookout},
+        Link,
+        cell::{Cell, run_cell},
         world::at_ms,
     },
 };
 use std::{fs, future::poll_fn, sync::Arc};
 
-fn remote(lookout: &Lookout) -> EnvdSandbox {
-    let url = format!("http://{}", lookout.address()).parse().unwrap();
-    EnvdSandbox::new(Arc::clone(&lookout.runtime) as _, Config { url, token: None, workdir: None })
+fn remote(cell: &Cell) -> EnvdSandbox {
+    let url = format!("http://{}", cell.address()).parse().unwrap();
+    EnvdSandbox::new(Arc::clone(&cell.runtime) as _, Config { url, token: None, workdir: None })
 }
 
 fn directory(path: &str) -> WatchSpec {
@@ -51,12 +52,12 @@ fn overflow() -> Change {
 
 #[test]
 fn everything_that_a_daemon_of_hangars_tells_arrives_as_it_is() {
-    run_lookout(async |lookout: &Lookout| {
-        lookout.sandbox.put(&["there"]);
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.sandbox.watches.set_existing(["there"]);
+        let sandbox = remote(cell);
         let spec = WatchSpec { tells_existing: true, network: true, ..directory("/d") };
         let mut watching = sandbox.watch(spec.clone()).await.unwrap();
-        assert_eq!((watching.path(), lookout.sandbox.specs()), ("/d", vec![spec]));
+        assert_eq!((watching.path(), cell.sandbox.watches.specs()), ("/d", vec![spec]));
         all_of(&mut watching, &[event(Kind::Create, "there"), Change::Ready]).await;
         let said = [
             event(Kind::Create, "a"),
@@ -68,17 +69,17 @@ fn everything_that_a_daemon_of_hangars_tells_arrives_as_it_is() {
             event(Kind::Remove, "a"),
             Change::Ended(End::Unmounted),
         ];
-        said.iter().for_each(|change| lookout.sandbox.tell(change));
+        said.iter().for_each(|change| cell.sandbox.watches.tell(change));
         all_of(&mut watching, &said).await;
     });
 }
 
 #[test]
 fn a_relative_path_is_below_where_commands_run() {
-    run_lookout(async |lookout: &Lookout| {
-        let url = format!("http://{}", lookout.address()).parse().unwrap();
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let url = format!("http://{}", cell.address()).parse().unwrap();
         let config = Config { url, token: None, workdir: Some("/home/x/".to_owned()) };
-        let sandbox = EnvdSandbox::new(Arc::clone(&lookout.runtime) as _, config);
+        let sandbox = EnvdSandbox::new(Arc::clone(&cell.runtime) as _, config);
         for (path, expected) in [("a/b", "/home/x/a/b"), (".", "/home/x"), ("/d", "/d")] {
             assert_eq!(sandbox.watch(directory(path)).await.unwrap().path(), expected);
         }
@@ -89,19 +90,19 @@ fn a_relative_path_is_below_where_commands_run() {
 
 #[test]
 fn a_cut_is_an_overflow_and_what_is_there() {
-    run_lookout(async |lookout: &Lookout| {
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
         let mut watching = sandbox.watch(directory("/d")).await.unwrap();
         all_of(&mut watching, &[Change::Ready]).await;
         for _ in 0..3 {
-            lookout.sandbox.put(&["x", "x/y"]);
-            lookout.runtime.network().cut_opened();
+            cell.sandbox.watches.set_existing(["x", "x/y"]);
+            cell.runtime.network().cut_opened();
             let anew = [overflow(), event(Kind::Create, "x"), event(Kind::Create, "x/y"), Change::Ready];
             all_of(&mut watching, &anew).await;
-            lookout.sandbox.change(Kind::Write, "x/y");
+            cell.sandbox.watches.event(Kind::Write, "x/y");
             all_of(&mut watching, &[event(Kind::Write, "x/y")]).await;
         }
-        assert_eq!(lookout.sandbox.open(), 1, "those before are let go of");
+        assert_eq!(cell.sandbox.watches.open_now(), 1, "those before are let go of");
     });
 }
 
@@ -109,11 +110,11 @@ fn a_cut_is_an_overflow_and_what_is_there() {
 fn a_cut_at_any_byte_is_one_as_well() {
     let mut overflows = Vec::new();
     for cut in 0..700 {
-        run_lookout(async |lookout: &Lookout| {
-            lookout.sandbox.put(&["x"]);
-            let sandbox = remote(lookout);
+        run_cell(0, Link::INSTANT, async |cell: &Cell| {
+            cell.sandbox.watches.set_existing(["x"]);
+            let sandbox = remote(cell);
             // By the first one the daemon is asked what it is.
-            lookout.runtime.network().cut_next([usize::MAX, cut]);
+            cell.runtime.network().cut_next([usize::MAX, cut]);
             let spec = WatchSpec { tells_existing: true, ..directory("/d") };
             let mut watching = sandbox.watch(spec).await.unwrap();
             let mut is_there = false;
@@ -138,13 +139,13 @@ fn a_cut_at_any_byte_is_one_as_well() {
 
 #[test]
 fn what_is_told_anew_is_an_overflow_and_what_is_there() {
-    run_lookout(async |lookout: &Lookout| {
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
         let mut watching = sandbox.watch(directory("/d")).await.unwrap();
         all_of(&mut watching, &[Change::Ready]).await;
-        lookout.sandbox.put(&["x"]);
+        cell.sandbox.watches.set_existing(["x"]);
         // Somebody waits already.
-        let waiting = lookout.runtime.task(async move {
+        let waiting = cell.runtime.task(async move {
             watching.retell();
             let anew = [overflow(), event(Kind::Create, "x"), Change::Ready];
             all_of(&mut watching, &anew).await;
@@ -156,12 +157,12 @@ fn what_is_told_anew_is_an_overflow_and_what_is_there() {
 #[test]
 fn a_directory_that_is_not_there_any_more_after_a_cut_was_removed() {
     for error in [WatchError::NotFound("/d".to_owned()), WatchError::NotADirectory("/d".to_owned())] {
-        run_lookout(async |lookout: &Lookout| {
-            let sandbox = remote(lookout);
+        run_cell(0, Link::INSTANT, async |cell: &Cell| {
+            let sandbox = remote(cell);
             let mut watching = sandbox.watch(directory("/d")).await.unwrap();
             all_of(&mut watching, &[Change::Ready]).await;
-            lookout.sandbox.refuse(error.clone());
-            lookout.runtime.network().cut_opened();
+            cell.sandbox.watches.refuse_next(error.clone());
+            cell.runtime.network().cut_opened();
             all_of(&mut watching, &[Change::Ended(End::Removed)]).await;
         });
     }
@@ -169,8 +170,8 @@ fn a_directory_that_is_not_there_any_more_after_a_cut_was_removed() {
 
 #[test]
 fn why_it_is_not_watched_is_said_as_the_daemon_says_it() {
-    run_lookout(async |lookout: &Lookout| {
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
         let path = || "/d".to_owned();
         for error in [
             WatchError::NotFound(path()),
@@ -184,12 +185,12 @@ fn why_it_is_not_watched_is_said_as_the_daemon_says_it() {
             WatchError::TooManyInstances,
             WatchError::TooManyDirectories(8192),
         ] {
-            lookout.sandbox.refuse(error.clone());
+            cell.sandbox.watches.refuse_next(error.clone());
             assert_eq!(sandbox.watch(directory("/d")).await.unwrap_err(), error);
             // It may be found out later, too.
             let mut watching = sandbox.watch(directory("/d")).await.unwrap();
             all_of(&mut watching, &[Change::Ready]).await;
-            lookout.sandbox.tell(&Change::Broken(error.clone()));
+            cell.sandbox.watches.tell(&Change::Broken(error.clone()));
             all_of(&mut watching, &[Change::Broken(error)]).await;
         }
         let mut watches = Vec::new();
@@ -203,13 +204,13 @@ fn why_it_is_not_watched_is_said_as_the_daemon_says_it() {
 
 #[test]
 fn a_daemon_that_stays_away_is_waited_for_ten_minutes() {
-    run_lookout(async |lookout: &Lookout| {
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
         let mut watching = sandbox.watch(directory("/d")).await.unwrap();
         all_of(&mut watching, &[Change::Ready]).await;
-        lookout.stop();
+        cell.stop();
         let Change::Broken(WatchError::Broken(_)) = next(&mut watching).await else { panic!("it goes on") };
-        let waited = lookout.now().since(at_ms(0)).as_secs();
+        let waited = cell.now().since(at_ms(0)).as_secs();
         assert!((600..640).contains(&waited), "{waited} s");
         assert!(matches!(sandbox.watch(directory("/d")).await, Err(WatchError::Broken(_))));
     });
@@ -217,36 +218,36 @@ fn a_daemon_that_stays_away_is_waited_for_ten_minutes() {
 
 #[test]
 fn a_sandbox_that_is_destroyed_watches_nothing() {
-    run_lookout(async |lookout: &Lookout| {
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
         let mut watching = sandbox.watch(directory("/d")).await.unwrap();
         all_of(&mut watching, &[Change::Ready]).await;
-        let waiting = lookout.runtime.task(async move { next(&mut watching).await });
-        lookout.sleep_ms(10).await;
+        let waiting = cell.runtime.task(async move { next(&mut watching).await });
+        cell.sleep_ms(10).await;
         sandbox.destroy().await.unwrap();
         assert_eq!(waiting.await, Change::Broken(WatchError::Destroyed));
-        assert_eq!(lookout.now(), at_ms(10), "whoever waits is woken");
+        assert_eq!(cell.now(), at_ms(10), "whoever waits is woken");
         assert_eq!(sandbox.watch(directory("/d")).await.unwrap_err(), WatchError::Destroyed);
     });
 }
 
 #[test]
 fn who_lets_go_of_it_watches_no_longer() {
-    run_lookout(async |lookout: &Lookout| {
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        let sandbox = remote(cell);
         let watching = sandbox.watch(directory("/d")).await.unwrap();
-        assert_eq!(lookout.sandbox.open(), 1);
+        assert_eq!(cell.sandbox.watches.open_now(), 1);
         drop(watching);
-        lookout.sleep_ms(1).await;
-        assert_eq!(lookout.sandbox.open(), 0);
+        cell.sleep_ms(1).await;
+        assert_eq!(cell.sandbox.watches.open_now(), 0);
     });
 }
 
 #[test]
 fn what_a_daemon_of_e2bs_tells_is_folded() {
-    run_lookout(async |lookout: &Lookout| {
-        lookout.runtime.network().hide_hangar();
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.runtime.network().hide_hangar();
+        let sandbox = remote(cell);
         let mut watching = sandbox.watch(directory("/d")).await.unwrap();
         assert_eq!(watching.path(), "/d");
         all_of(&mut watching, &[Change::Ready]).await;
@@ -258,7 +259,7 @@ fn what_a_daemon_of_e2bs_tells_is_folded() {
             event(Kind::Remove, "b"),
             event(Kind::Rename, "out"),
         ];
-        said.iter().for_each(|change| lookout.sandbox.tell(change));
+        said.iter().for_each(|change| cell.sandbox.watches.tell(change));
         let told = [
             event(Kind::Create, "a"),
             rename(b"a", b"b"),
@@ -266,10 +267,10 @@ fn what_a_daemon_of_e2bs_tells_is_folded() {
             event(Kind::Remove, "out"),
         ];
         all_of(&mut watching, &told).await;
-        assert_eq!(lookout.now(), at_ms(20), "as long as the other half is waited for");
+        assert_eq!(cell.now(), at_ms(20), "as long as the other half is waited for");
         // Half a rename is settled by the end.
-        lookout.sandbox.change(Kind::Rename, "half");
-        lookout.sandbox.tell(&Change::Ended(End::Moved));
+        cell.sandbox.watches.event(Kind::Rename, "half");
+        cell.sandbox.watches.tell(&Change::Ended(End::Moved));
         all_of(&mut watching, &[event(Kind::Remove, "half"), Change::Ended(End::Removed)]).await;
     });
 }
@@ -279,20 +280,20 @@ fn what_is_there_with_a_daemon_of_e2bs_is_listed() {
     let folder = Folder::new();
     fs::create_dir(folder.file("a")).unwrap();
     fs::write(folder.file("a").join("x"), "").unwrap();
-    run_lookout(async |lookout: &Lookout| {
-        lookout.runtime.network().hide_hangar();
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.runtime.network().hide_hangar();
+        let sandbox = remote(cell);
         let path = folder.path().to_str().unwrap();
         let there = [event(Kind::Create, "a"), event(Kind::Create, "a/x"), Change::Ready];
         let spec = WatchSpec { tells_existing: true, ..directory(path) };
         let mut watching = sandbox.watch(spec.clone()).await.unwrap();
         all_of(&mut watching, &there).await;
         // What was made before it was listed is told once.
-        lookout.sandbox.change(Kind::Create, "a/x");
-        lookout.sandbox.change(Kind::Write, "a/x");
+        cell.sandbox.watches.event(Kind::Create, "a/x");
+        cell.sandbox.watches.event(Kind::Write, "a/x");
         all_of(&mut watching, &[event(Kind::Write, "a/x")]).await;
         // E2B's ends its streams when it has lost something.
-        lookout.sandbox.tell(&overflow());
+        cell.sandbox.watches.tell(&overflow());
         all_of(&mut watching, &[overflow()]).await;
         all_of(&mut watching, &there).await;
         let flat = WatchSpec { recursive: false, ..spec };
@@ -303,9 +304,9 @@ fn what_is_there_with_a_daemon_of_e2bs_is_listed() {
 
 #[test]
 fn a_daemon_of_e2bs_is_asked_where_a_relative_path_leads() {
-    run_lookout(async |lookout: &Lookout| {
-        lookout.runtime.network().hide_hangar();
-        let sandbox = remote(lookout);
+    run_cell(0, Link::INSTANT, async |cell: &Cell| {
+        cell.runtime.network().hide_hangar();
+        let sandbox = remote(cell);
         let home = hangar_backends::local::User::current().home;
         let watching = sandbox.watch(directory("~")).await.unwrap();
         assert_eq!(watching.path(), home.to_str().unwrap());

@@ -1,4 +1,4 @@
-//! A daemon with a sandbox of scripts, and a client that follows what runs in it.
+//! A daemon with a sandbox of scripts, and a client that follows what happens in it.
 
 use super::{
     client::{Client, End, Request},
@@ -44,8 +44,9 @@ pub fn run_cell(seed: u64, link: Link, scenario: impl AsyncFnOnce(&Cell)) -> Vec
     sim.block_on(async {
         let (cell, ended) = Cell::start(&sim).await;
         scenario(&cell).await;
-        cell.stop.notify_one();
+        cell.stop();
         ended.await;
+        assert_eq!(cell.sandbox.watches.open_now(), 0, "nothing is watched any more");
         assert_eq!(cell.sandbox.processes().len(), 0, "no process is left undriven");
         for record in cell.sandbox.records() {
             assert!(record.released_at.is_some(), "it was let go of: {record:?}");
@@ -82,6 +83,11 @@ impl Cell {
         (cell, ended)
     }
 
+    /// Asks the daemon to end.
+    pub fn stop(&self) {
+        self.stop.notify_one();
+    }
+
     /// Where the daemon listens.
     pub const fn address(&self) -> &Address {
         &self.address
@@ -110,8 +116,19 @@ impl Cell {
         request: &Q,
         headers: &[(&str, &str)],
     ) -> Result<Follower, End> {
-        let mut client = client;
-        let mut call = Request::new("POST", format!("/process.Process/{method}"))
+        self.stream(client, &format!("process.Process/{method}"), request, headers, envd::event).await
+    }
+
+    /// Opens a stream, whose messages are read by `read`.
+    pub(super) async fn stream<Q: Message, T>(
+        &self,
+        mut client: Client,
+        method: &str,
+        request: &Q,
+        headers: &[(&str, &str)],
+        read: fn(Codec, &mut Decoder) -> Option<T>,
+    ) -> Result<Follower<T>, End> {
+        let mut call = Request::new("POST", format!("/{method}"))
             .header("content-type", content_type(Kind::Stream, Codec::Proto))
             .body(envd::messages(Codec::Proto, std::slice::from_ref(request)));
         for (name, value) in headers {
@@ -121,7 +138,7 @@ impl Cell {
         let head = client.head().await?;
         assert_eq!(head.status, 200, "{head:?}");
         let whole = head.header("content-length").map(|len| len.parse().unwrap());
-        Ok(Follower { client, decoder: Decoder::new(1 << 20), whole })
+        Ok(Follower { client, decoder: Decoder::new(1 << 20), whole, read })
     }
 
     /// Starts a script.
@@ -143,7 +160,7 @@ impl Cell {
         self.follow(self.client(), "Connect", &request, headers).await.unwrap()
     }
 
-    /// A unary call.
+    /// A unary call: of `process.Process/List`, say.
     ///
     /// # Panics
     ///
@@ -156,7 +173,7 @@ impl Cell {
     ) -> Result<A, RpcError> {
         let mut body = bytes::BytesMut::new();
         hangar_core::wire::envd::encode(Codec::Json, request, &mut body);
-        let mut call = Request::new("POST", format!("/process.Process/{method}"))
+        let mut call = Request::new("POST", format!("/{method}"))
             .header("content-type", content_type(Kind::Unary, Codec::Json))
             .body(body.to_vec());
         for (name, value) in headers {
@@ -171,7 +188,7 @@ impl Cell {
 
     /// How many processes run.
     pub async fn running(&self) -> usize {
-        self.call::<_, ListResponse>("List", &Empty {}, &[]).await.unwrap().processes.len()
+        self.call::<_, ListResponse>("process.Process/List", &Empty {}, &[]).await.unwrap().processes.len()
     }
 
     /// The time.
@@ -190,21 +207,22 @@ pub const fn pid(pid: u32) -> ProcessSelector {
     ProcessSelector { pid: Some(pid), tag: None }
 }
 
-/// A stream about a process. Dropped, its client has left.
+/// A stream of the daemon. Dropped, its client has left.
 #[derive(Debug)]
-pub struct Follower {
+pub struct Follower<T = Event> {
     /// Its connection.
     pub client: Client,
     decoder: Decoder,
     /// The length of an answer that is no stream.
     whole: Option<usize>,
+    read: fn(Codec, &mut Decoder) -> Option<T>,
 }
 
-impl Follower {
+impl<T> Follower<T> {
     /// The next event; how the connection ended where that came first.
-    pub async fn try_next(&mut self) -> Result<Event, End> {
+    pub async fn try_next(&mut self) -> Result<T, End> {
         loop {
-            if let Some(event) = envd::event(Codec::Proto, &mut self.decoder) {
+            if let Some(event) = (self.read)(Codec::Proto, &mut self.decoder) {
                 return Ok(event);
             }
             let piece = match self.whole.take() {
@@ -220,10 +238,12 @@ impl Follower {
     /// # Panics
     ///
     /// If the connection ends.
-    pub async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> T {
         self.try_next().await.unwrap()
     }
+}
 
+impl Follower {
     /// The number of the process: the first thing that is said.
     ///
     /// # Panics

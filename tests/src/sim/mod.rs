@@ -13,7 +13,7 @@
 //!   is told what changes, and one of the revisions of 2025; [`stdio`]: one that speaks lines.
 //! * [`watch`]: directories that are watched, whose changes a test tells; [`watching`]: a client that is told of them.
 //! * [`world`]: all of it together, with what must hold at the end of every scenario.
-//! * [`cell`]: a daemon, and a client that follows what runs in it; [`watched`]: one whose directories change as a test says.
+//! * [`cell`]: a daemon, and a client that follows what runs in it; [`watch_dir`]: what it says of directories.
 //! * [`scenario`]: a scenario drawn from a seed.
 //! * [`refusals`]: requests that are refused.
 //! * [`seeds`]: which seeds a test runs.
@@ -39,7 +39,7 @@ pub mod session;
 pub mod stdio;
 pub mod stream;
 pub mod watch;
-pub mod watched;
+pub mod watch_dir;
 pub mod watching;
 pub mod world;
 

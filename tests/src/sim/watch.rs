@@ -67,6 +67,21 @@ impl Watches {
         self.all().pop().expect("a directory was watched")
     }
 
+    /// What was asked for, in that order.
+    pub fn specs(&self) -> Vec<WatchSpec> {
+        self.all().iter().map(Watch::spec).collect()
+    }
+
+    /// Tells all that are open of something.
+    pub fn tell(&self, change: &Change) {
+        self.all().iter().filter(|watch| watch.is_open()).for_each(|watch| watch.tell(change.clone()));
+    }
+
+    /// Tells all that are open that something happened to a name.
+    pub fn event(&self, kind: Kind, name: &str) {
+        self.tell(&Change::Event(Event::new(kind, Bytes::copy_from_slice(name.as_bytes()))));
+    }
+
     /// How many there are.
     pub fn open_now(&self) -> usize {
         self.all().iter().filter(|watch| watch.is_open()).count()
