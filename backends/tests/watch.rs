@@ -24,7 +24,7 @@ use std::{
     thread,
     time::Duration,
 };
-use watched::{Watched, below, machine, paths};
+use watched::{Watched, below, machine, picture_of};
 
 fn watched(folder: &Folder) -> Watched {
     Watched::open(&machine(), below(&folder.0)).unwrap()
@@ -98,7 +98,7 @@ fn the_halves_of_a_rename_are_one_remove_or_create() {
     watched.catch_up();
     fs::write(folder.at("in/other/deep/seen"), "").unwrap();
     watched.catch_up();
-    assert!(watched.picture.contains(&b"other/deep/seen"[..]));
+    assert!(watched.picture.contains(b"other/deep/seen"));
 }
 
 #[test]
@@ -247,7 +247,8 @@ fn what_may_not_be_read_is_said_and_watched_once_it_may() {
     fs::write(folder.at("secret/unseen"), "").unwrap();
     assert_eq!(watched.said(), [""; 0]);
     fs::set_permissions(folder.at("secret"), Permissions::from_mode(0o755)).unwrap();
-    watched.picture.retain(|path| !path.starts_with(b"secret/"));
+    watched.picture.forget(b"secret");
+    watched.picture.extend([&b"secret"[..]]);
     watched.catch_up();
     fs::write(folder.at("secret/inner/seen"), "").unwrap();
     watched.catch_up();
@@ -310,10 +311,10 @@ fn what_is_there_is_told_first_if_it_is_to_be() {
     fs::write(folder.at("a/b/c"), "").unwrap();
     let spec = WatchSpec { tells_existing: true, ..below(&folder.0) };
     let watched = Watched::open(&machine(), spec).unwrap();
-    assert_eq!(watched.picture, paths(&folder.0, true));
+    assert_eq!(watched.picture, picture_of(&folder.0, true));
     let spec = WatchSpec { tells_existing: true, recursive: false, ..below(&folder.0) };
     let mut watched = Watched::open(&machine(), spec).unwrap();
-    assert_eq!(watched.picture, paths(&folder.0, false));
+    assert_eq!(watched.picture, picture_of(&folder.0, false));
     fs::write(folder.at("a/b/d"), "").unwrap();
     fs::create_dir(folder.at("e")).unwrap();
     fs::write(folder.at("e/f"), "").unwrap();

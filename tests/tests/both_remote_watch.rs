@@ -2,24 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use bytes::Bytes;
 use hangar_backends::{
     Runtime, Sandbox as _,
     envd::{Config, EnvdSandbox},
     watching::{Change, WatchError, WatchSpec, Watching},
 };
-use hangar_core::watch::{End, Event, Kind};
+use hangar_core::watch::{End, Event, Kind, Picture};
 use hangar_tests::{
     on_both,
-    real::{
-        Folder, On,
-        envd::Envd,
-        proxy::Proxy,
-        watching::{apply, paths},
-    },
+    real::{Folder, On, envd::Envd, proxy::Proxy, watching::picture_of},
 };
 use std::{
-    collections::BTreeSet,
     fs,
     future::poll_fn,
     path::Path,
@@ -123,14 +116,6 @@ fn so_it_is_by_a_daemon_of_e2bs(on: On) {
     });
 }
 
-/// Does in a picture of what is there what a change says.
-fn hear(picture: &mut BTreeSet<String>, event: &Event) {
-    let text = |name: &Bytes| String::from_utf8(name.to_vec()).unwrap();
-    let (name, from) = (text(&event.name), event.from.as_ref().map(text));
-    assert!(event.kind != Kind::Create || !picture.contains(&name), "{event:?} is told twice");
-    apply(picture, event.kind.word(), &name, from.as_deref());
-}
-
 /// Makes, renames and removes directories, as they come.
 fn change(top: &Path, step: u32) {
     // Numbers that look like chance, and are the same each time.
@@ -167,12 +152,14 @@ fn what_is_there_is_known_whatever_is_cut(on: On) {
             fs::create_dir(top.join("end")).unwrap();
             remote
         });
-        let (mut picture, mut overflows) = (BTreeSet::new(), 0);
-        while !is_over.load(Ordering::SeqCst) || picture != paths(folder.path()) {
+        let (mut picture, mut overflows) = (Picture::default(), 0);
+        while !is_over.load(Ordering::SeqCst) || picture != picture_of(folder.path()) {
             match next(&mut watching).await {
                 Change::Event(event) => {
                     overflows += u32::from(event.kind == Kind::Overflow);
-                    hear(&mut picture, &event);
+                    let is_known = event.kind == Kind::Create && picture.contains(&event.name);
+                    assert!(!is_known, "{event:?} is told twice");
+                    picture.apply(&event);
                 }
                 Change::Ready | Change::Blind { .. } => {}
                 over @ (Change::Ended(_) | Change::Broken(_)) => panic!("{over:?}"),

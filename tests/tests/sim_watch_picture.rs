@@ -4,13 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "what the tests share may fail as they do")]
 
 use hangar_backends::{runtime::until, watching::Change};
-use hangar_core::watch::{Event, Kind};
-use hangar_tests::sim::{
-    Link, Setup, World,
-    random::Random,
-    run, seeds,
-    watching::{Reader, Told},
-    world::ADMIN,
+use hangar_core::watch::{Event, Kind, Picture};
+use hangar_tests::{
+    real::watching::change,
+    sim::{
+        Link, Setup, World,
+        random::Random,
+        run, seeds,
+        watching::{Reader, Told},
+        world::ADMIN,
+    },
 };
 use std::{collections::BTreeSet, time::Duration};
 
@@ -52,34 +55,22 @@ impl Tree {
 
 /// What a client knows, over all its connections.
 #[derive(Default)]
-struct Picture {
-    names: BTreeSet<String>,
+struct Known {
+    picture: Picture,
     cursor: Option<u64>,
     /// Between a gap and the overflow that follows it nothing is known.
     is_lost: bool,
     gaps: usize,
 }
 
-impl Picture {
+impl Known {
     fn take(&mut self, told: &Told) {
         let Told::Event { name, data, .. } = told else { panic!("{told:?}") };
-        let text = |field: &str| data[field].as_str().unwrap().to_owned();
         match name.as_str() {
             "message" => {
                 self.cursor = data["seq"].as_u64();
-                match text("type").as_str() {
-                    "create" => _ = self.names.insert(text("name")),
-                    "remove" => _ = self.names.remove(&text("name")),
-                    "rename" => {
-                        self.names.remove(&text("from"));
-                        self.names.insert(text("name"));
-                    }
-                    "overflow" => {
-                        self.names.clear();
-                        self.is_lost = false;
-                    }
-                    other => panic!("{other}"),
-                }
+                self.is_lost &= data["type"] != "overflow";
+                self.picture.apply(&change(&data.to_string()));
             }
             "ready" => {
                 self.cursor = data["next"].as_u64();
@@ -100,19 +91,18 @@ fn what_a_client_makes_of_the_events_is_what_is_there() {
     seeds::each(150, |seed| {
         let mut random = Random::new(seed);
         run(Setup { seed, ..Setup::default() }, async |world: &World| {
-            let (mut tree, mut picture) = (Tree::default(), Picture::default());
+            let (mut tree, mut known) = (Tree::default(), Known::default());
             for _ in 0..10 {
                 let query =
-                    if picture.cursor.is_some() { PATH.to_owned() } else { format!("{PATH}&snapshot=true") };
+                    if known.cursor.is_some() { PATH.to_owned() } else { format!("{PATH}&snapshot=true") };
                 let client = world.client_by(Link::any(&mut random));
-                let Some(mut reader) = Reader::try_open_by(client, ADMIN, &query, picture.cursor).await
-                else {
+                let Some(mut reader) = Reader::try_open_by(client, ADMIN, &query, known.cursor).await else {
                     continue;
                 };
                 for _ in 0..*random.pick(&[0, 1, 4, 30]) {
                     (0..*random.pick(&[1, 1, 3, 50])).for_each(|_| tree.change(world, &mut random));
                     let Some(told) = reader.next().await else { break };
-                    picture.take(&told);
+                    known.take(&told);
                 }
                 if *random.pick(&[false, true]) {
                     reader.cutter().cut();
@@ -123,19 +113,19 @@ fn what_a_client_makes_of_the_events_is_what_is_there() {
             }
             // Once more, to the last change.
             let query =
-                if picture.cursor.is_some() { PATH.to_owned() } else { format!("{PATH}&snapshot=true") };
-            let mut reader = Reader::open(world, ADMIN, &query, picture.cursor).await.unwrap();
+                if known.cursor.is_some() { PATH.to_owned() } else { format!("{PATH}&snapshot=true") };
+            let mut reader = Reader::open(world, ADMIN, &query, known.cursor).await.unwrap();
             tree.names.insert("last".to_owned());
             world.sandbox.watches.set_existing(tree.names.iter().map(String::as_str));
             world.sandbox.watches.last().event(Kind::Create, "last");
             // Nothing more comes in a tenth of a second, in which everything does.
             let soon = || world.now() + Duration::from_millis(100);
             while let Some(told) = until(&*world.runtime, soon(), reader.next()).await {
-                picture.take(&told.unwrap());
+                known.take(&told.unwrap());
             }
-            assert!(!picture.is_lost);
-            assert_eq!(picture.names, tree.names);
-            gaps += picture.gaps;
+            assert!(!known.is_lost);
+            assert!(known.picture.paths().eq(&tree.names));
+            gaps += known.gaps;
         });
     });
     assert!(gaps > 0);

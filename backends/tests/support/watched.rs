@@ -8,9 +8,8 @@ use hangar_backends::{
     local::{Config, LocalSandbox},
     watching::{Change, WatchError, WatchSpec, Watching},
 };
-use hangar_core::watch::{Blind, End, Event, Kind};
+use hangar_core::watch::{Blind, End, Event, Kind, Picture};
 use std::{
-    collections::BTreeSet,
     fs,
     future::poll_fn,
     os::unix::ffi::OsStrExt,
@@ -40,8 +39,7 @@ pub(crate) fn machine() -> LocalSandbox {
 pub(crate) struct Watched {
     pub(crate) watch: Box<dyn Watching>,
     root: PathBuf,
-    /// Paths, relative to the watched directory.
-    pub(crate) picture: BTreeSet<Vec<u8>>,
+    pub(crate) picture: Picture,
     pub(crate) blind: Vec<(Bytes, Blind)>,
     ended: u32,
 }
@@ -51,17 +49,17 @@ impl Watched {
     pub(crate) fn open(sandbox: &LocalSandbox, spec: WatchSpec) -> Result<Self, WatchError> {
         let root = PathBuf::from(&spec.path);
         let watch = block_on(sandbox.watch(spec.clone()))?;
-        let mut watched = Self { watch, root, picture: BTreeSet::new(), blind: Vec::new(), ended: 0 };
+        let mut watched = Self { watch, root, picture: Picture::default(), blind: Vec::new(), ended: 0 };
         loop {
             match watched.next() {
                 Change::Ready => break,
-                Change::Event(event) => watched.apply(&event),
+                Change::Event(event) => watched.picture.apply(&event),
                 Change::Blind { name, why } => watched.blind.push((name, why)),
                 change @ (Change::Ended(_) | Change::Broken(_)) => panic!("{change:?} before it is ready"),
             }
         }
         if !spec.tells_existing {
-            watched.picture = paths(&watched.root, spec.recursive);
+            watched.picture = picture_of(&watched.root, spec.recursive);
         }
         Ok(watched)
     }
@@ -74,7 +72,7 @@ impl Watched {
         loop {
             match self.next() {
                 Change::Event(event) => {
-                    self.apply(&event);
+                    self.picture.apply(&event);
                     return event;
                 }
                 Change::Blind { name, why } => self.blind.push((name, why)),
@@ -133,7 +131,7 @@ impl Watched {
             match change {
                 Change::Event(event) => {
                     lost += usize::from(event.kind == Kind::Overflow);
-                    self.apply(&event);
+                    self.picture.apply(&event);
                 }
                 Change::Ready | Change::Blind { .. } => {}
                 Change::Ended(_) | Change::Broken(_) => panic!("{change:?} instead of an event"),
@@ -145,42 +143,11 @@ impl Watched {
     /// The same until the picture is what is there.
     pub(crate) fn catch_up(&mut self) -> usize {
         let mut lost = self.take_what_there_is();
-        while self.picture != paths(&self.root, true) {
+        while self.picture != picture_of(&self.root, true) {
             thread::sleep(Duration::from_millis(1));
             lost += self.take_what_there_is();
         }
         lost
-    }
-
-    fn take(&mut self, path: &[u8]) -> Vec<Vec<u8>> {
-        let below = [path, b"/"].concat();
-        let inside = self.picture.range(below.clone()..).take_while(|other| other.starts_with(&below));
-        let taken: Vec<_> = inside.chain(self.picture.get(path)).cloned().collect();
-        for path in &taken {
-            self.picture.remove(path);
-        }
-        taken
-    }
-
-    fn apply(&mut self, event: &Event) {
-        let name = event.name.to_vec();
-        match event.kind {
-            Kind::Create => {
-                self.take(&name);
-                self.picture.insert(name);
-            }
-            Kind::Remove => drop(self.take(&name)),
-            Kind::Rename => {
-                let from = event.from.as_ref().unwrap();
-                let taken = self.take(from);
-                self.take(&name);
-                let renamed = |path: Vec<u8>| [&name[..], &path[from.len()..]].concat();
-                self.picture.extend(taken.into_iter().map(renamed));
-                self.picture.insert(name.clone());
-            }
-            Kind::Overflow => self.picture.clear(),
-            Kind::Write | Kind::Chmod => {}
-        }
     }
 }
 
@@ -190,14 +157,14 @@ pub(crate) fn said(event: &Event) -> String {
     format!("{} {from}{}", event.kind.word(), text(&event.name))
 }
 
-/// All paths below a directory, relative to it.
-pub(crate) fn paths(root: &Path, is_recursive: bool) -> BTreeSet<Vec<u8>> {
-    let mut found = BTreeSet::new();
+/// What is below a directory.
+pub(crate) fn picture_of(root: &Path, is_recursive: bool) -> Picture {
+    let mut found = Picture::default();
     let mut left = vec![root.to_owned()];
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            found.insert(path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec());
+            found.extend([path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec()]);
             if is_recursive && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 left.push(path);
             }

@@ -23,12 +23,13 @@
 //! below a name; a `rename` replaces what had the name; a `rename` from an unknown name is a `create`.
 //!
 //! [`Watch`] is the tree, [`History`] the last events and who reads them, [`Foreign`] makes events of what another daemon
-//! says of its own watches.
+//! says of its own watches, [`Picture`] what is there of events.
 
 mod event;
 mod foreign;
 mod history;
 mod listing;
+mod picture;
 mod state;
 mod tree;
 
@@ -39,6 +40,7 @@ use std::time::Duration;
 pub use event::{Event, Kind};
 pub use foreign::Foreign;
 pub use history::{Gap, History, KEPT, Told};
+pub use picture::Picture;
 pub use state::Watch;
 pub use tree::Dir;
 

@@ -1,9 +1,15 @@
 //! A client that watches a directory by Server-Sent Events.
 
 use super::client::{Client, Reply, Response};
-use hangar_core::wire::sse::{Decoder, Event};
+use hangar_core::{
+    watch::{Event as Change, Kind, Picture},
+    wire::{
+        sse::{Decoder, Event},
+        watch::EventView,
+    },
+};
 use serde_json::Value;
-use std::{collections::BTreeSet, fs, io::Read, path::Path, sync::Arc};
+use std::{fs, io::Read, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
 /// The longest event: two names, every byte of them escaped.
 const MAX_EVENT: usize = 64 * 1024;
@@ -16,7 +22,7 @@ pub struct Watching {
     /// The id of the last event that had one.
     pub last_id: Arc<str>,
     /// What is there, by the events alone.
-    pub picture: BTreeSet<String>,
+    pub picture: Picture,
 }
 
 impl Client {
@@ -36,7 +42,7 @@ impl Client {
             response,
             decoder: Decoder::new(MAX_EVENT),
             last_id: Arc::default(),
-            picture: BTreeSet::new(),
+            picture: Picture::default(),
         })
     }
 }
@@ -58,10 +64,10 @@ impl Watching {
 
     fn seen(&mut self, event: &Event) -> (String, Value) {
         self.last_id.clone_from(&event.id);
-        let data: Value = serde_json::from_str(&event.data).unwrap();
         if event.name == "message" {
-            self.apply(&data);
+            self.picture.apply(&change(&event.data));
         }
+        let data = serde_json::from_str(&event.data).unwrap();
         (event.name.clone(), data)
     }
 
@@ -88,41 +94,17 @@ impl Watching {
 
     /// Takes changes until the picture is what is below `root`.
     pub fn catch_up(&mut self, root: &Path) {
-        while self.picture != paths(root) {
+        while self.picture != picture_of(root) {
             self.change();
-        }
-    }
-
-    fn apply(&mut self, event: &Value) {
-        if let Some(name) = event["name"].as_str() {
-            apply(&mut self.picture, event["type"].as_str().unwrap(), name, event["from"].as_str());
         }
     }
 }
 
-/// Does in a picture of what is there what a change says. A rename whose old name is not UTF-8 is none.
-pub fn apply(picture: &mut BTreeSet<String>, kind: &str, name: &str, from: Option<&str>) {
-    let mut take = |path: &str| -> Vec<String> {
-        let is_taken = |other: &str| {
-            other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        picture.extract_if(.., |other| is_taken(other)).collect()
-    };
-    match (kind, from) {
-        ("create", _) => {
-            take(name);
-            picture.insert(name.into());
-        }
-        ("remove", _) => drop(take(name)),
-        ("rename", Some(from)) => {
-            let taken = take(from);
-            take(name);
-            picture.insert(name.into());
-            picture.extend(taken.iter().map(|path| format!("{name}{}", &path[from.len()..])));
-        }
-        ("overflow", _) => picture.clear(),
-        (other, _) => assert!(["write", "chmod", "rename"].contains(&other), "{other} {name}"),
-    }
+/// A change, as it is told.
+pub fn change(json: &str) -> Change {
+    let told: EventView<'_> = serde_json::from_str(json).unwrap();
+    let kind = Kind::ALL.into_iter().find(|kind| kind.word() == told.kind).unwrap();
+    Change { kind, name: told.name.bytes().unwrap(), from: told.from_bytes().unwrap() }
 }
 
 /// A change as words.
@@ -132,13 +114,13 @@ pub fn said(event: &Value) -> String {
     format!("{} {from}{}", text("type"), text("name"))
 }
 
-/// All paths below a directory, relative to it.
-pub fn paths(root: &Path) -> BTreeSet<String> {
-    let (mut found, mut left) = (BTreeSet::new(), vec![root.to_owned()]);
+/// What is below a directory.
+pub fn picture_of(root: &Path) -> Picture {
+    let (mut found, mut left) = (Picture::default(), vec![root.to_owned()]);
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            found.extend([path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec()]);
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 left.push(path);
             }

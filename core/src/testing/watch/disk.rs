@@ -1,6 +1,6 @@
 //! A file system as inotify sees it: a tree of numbered things, marks on directories, and one queue of notices.
 
-use crate::watch::{Blind, Entry, Notice, Scanned, Wd, What};
+use crate::watch::{Blind, Entry, Notice, Picture, Scanned, Wd, What};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -88,20 +88,20 @@ impl Disk {
         self.below(TOP).into_iter().filter(|(dir, _, _)| *dir != TOP).collect()
     }
 
-    /// The paths below the watched directory.
-    pub(super) fn paths(&self, is_recursive: bool) -> BTreeSet<String> {
-        fn add(disk: &Disk, dir: Number, prefix: &str, deep: bool, paths: &mut BTreeSet<String>) {
+    /// What is below the watched directory.
+    pub(super) fn picture(&self, is_recursive: bool) -> Picture {
+        fn add(disk: &Disk, dir: Number, prefix: &str, deep: bool, paths: &mut Picture) {
             for (name, number) in disk.names(dir) {
                 let path = format!("{prefix}{name}");
                 if deep {
                     add(disk, number, &format!("{path}/"), deep, paths);
                 }
-                paths.insert(path);
+                paths.extend([path]);
             }
         }
-        let mut paths = BTreeSet::new();
-        add(self, WATCHED, "", is_recursive, &mut paths);
-        paths
+        let mut picture = Picture::default();
+        add(self, WATCHED, "", is_recursive, &mut picture);
+        picture
     }
 
     fn queue(&mut self, queued: Queued) {

@@ -7,10 +7,9 @@ use super::{
 use crate::{
     Time,
     testing::{Clock, Contract, Machine, Sort, Step},
-    watch::{Config, Dir, End, Event, Kind, Notice, Output, Watch, Wd, What},
+    watch::{Config, Dir, End, Event, Kind, Notice, Output, Picture, Watch, Wd, What},
 };
 use bytes::Bytes;
-use std::collections::BTreeSet;
 
 impl Machine for Watch {
     type Output = Output;
@@ -50,54 +49,6 @@ impl Machine for Watch {
     fn check_bounds(&self) {}
 }
 
-/// What a reader believes to be there, from the events alone.
-#[derive(Debug, Default)]
-struct Picture {
-    paths: BTreeSet<String>,
-}
-
-impl Picture {
-    fn take(&mut self, path: &str) -> Vec<String> {
-        let below = format!("{path}/");
-        let taken: Vec<String> =
-            self.paths.iter().filter(|other| *other == path || other.starts_with(&below)).cloned().collect();
-        for path in &taken {
-            self.paths.remove(path);
-        }
-        taken
-    }
-
-    fn apply(&mut self, event: &Event) {
-        let text = |name: &Bytes| std::str::from_utf8(name).expect("the names are text").to_owned();
-        let name = text(&event.name);
-        match event.kind {
-            Kind::Create => {
-                self.take(&name);
-                self.paths.insert(name);
-            }
-            Kind::Remove => {
-                let taken = self.take(&name);
-                assert!(!taken.is_empty(), "a remove of {name}, which is not known");
-            }
-            Kind::Rename => {
-                let from = text(event.from.as_ref().expect("a rename has two names"));
-                let taken = self.take(&from);
-                assert!(!taken.is_empty(), "a rename of {from}, which is not known");
-                self.take(&name);
-                self.paths.extend(taken.iter().map(|path| format!("{name}{}", &path[from.len()..])));
-            }
-            Kind::Write | Kind::Chmod => {
-                assert!(
-                    name == "." || self.paths.contains(&name),
-                    "{:?} of {name}, which is not known",
-                    event.kind
-                );
-            }
-            Kind::Overflow => self.paths.clear(),
-        }
-    }
-}
-
 /// What the machine asked for.
 #[derive(Debug)]
 enum Asked {
@@ -112,6 +63,7 @@ struct Drive<'a> {
     watch: Watch,
     contract: Contract,
     clock: Clock,
+    /// What a reader believes to be there.
     picture: Picture,
     asked: Option<Asked>,
     answered: bool,
@@ -147,7 +99,7 @@ fn drive(scenario: &Scenario, steady: bool) -> Vec<Output> {
     if !scenario.config.tells_existing {
         // A reader that begins with a listing of its own knows nothing of what happens during that.
         drive.rest();
-        drive.picture.paths = readable(&drive.disk.paths(scenario.config.recursive));
+        drive.picture = readable(&drive.disk.picture(scenario.config.recursive));
     }
     for Step { op, polls } in &scenario.steps {
         drive.step(op);
@@ -170,8 +122,10 @@ fn drive(scenario: &Scenario, steady: bool) -> Vec<Output> {
 }
 
 /// Without what is in a directory that may not be read: it is not known, and kept where it was told before.
-fn readable(paths: &BTreeSet<String>) -> BTreeSet<String> {
-    paths.iter().filter(|path| !path.contains(&format!("{SECRET}/"))).cloned().collect()
+fn readable(picture: &Picture) -> Picture {
+    let inside = format!("{SECRET}/");
+    let is_inside = |path: &Bytes| path.windows(inside.len()).any(|part| part == inside.as_bytes());
+    picture.paths().filter(|path| !is_inside(path)).cloned().collect()
 }
 
 fn pick<T: Copy>(all: &[T], at: u8) -> Option<T> {
@@ -290,7 +244,7 @@ impl Drive<'_> {
             Output::Disarm(wd) => self.disk.disarm(wd),
             Output::Event(event) => {
                 self.is_ready &= event.kind != Kind::Overflow;
-                self.picture.apply(&event);
+                self.hear(&event);
             }
             Output::Ready => self.is_ready = true,
             Output::Blind { .. } => {}
@@ -301,6 +255,19 @@ impl Drive<'_> {
             }
         }
         false
+    }
+
+    /// Nothing is told of what is not known.
+    fn hear(&mut self, event: &Event) {
+        let Event { kind, name, from } = event;
+        let known = match kind {
+            Kind::Remove | Kind::Write | Kind::Chmod => name,
+            Kind::Rename => from.as_ref().expect("a rename has two names"),
+            Kind::Create | Kind::Overflow => &Bytes::new(),
+        };
+        let is_known = self.picture.contains(known) || &**known == b"." && *kind != Kind::Remove;
+        assert!(known.is_empty() || is_known, "{event:?} is not known");
+        self.picture.apply(event);
     }
 
     fn ask(&mut self, asked: Asked) {
@@ -343,8 +310,8 @@ impl Drive<'_> {
             Some(End::Unmounted) => panic!("nothing is unmounted"),
             None => assert!(is_there && self.is_ready, "not ready at rest"),
         }
-        let there = self.disk.paths(recursive);
-        assert_eq!(readable(&self.picture.paths), readable(&there), "the picture and what is there");
+        let there = self.disk.picture(recursive);
+        assert_eq!(readable(&self.picture), readable(&there), "the picture and what is there");
         let extra: Vec<Wd> =
             self.disk.marks().difference(&self.disk.to_be_marked(recursive)).copied().collect();
         assert_eq!(extra, [], "armed for nothing");

@@ -7,13 +7,15 @@ use std::{
 
 use super::super::{Told, Watches, told::told};
 use crate::{measure::sink::Lines, wire::Sink};
+use bytes::Bytes;
+use hangar_core::watch::{self, Event, Kind};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Picture {
     lines: Lines,
     directory: PathBuf,
-    names: BTreeSet<String>,
+    known: watch::Picture,
     ready: bool,
     told: u64,
     overflows: u64,
@@ -22,8 +24,8 @@ pub(super) struct Picture {
 impl Picture {
     /// Of an empty directory.
     pub(super) fn new(directory: &Path) -> Self {
-        let directory = directory.to_owned();
-        Self { lines: Lines::new(), directory, names: BTreeSet::new(), ready: false, told: 0, overflows: 0 }
+        let (directory, known) = (directory.to_owned(), watch::Picture::default());
+        Self { lines: Lines::new(), directory, known, ready: false, told: 0, overflows: 0 }
     }
 
     /// Events that were told.
@@ -38,20 +40,9 @@ impl Picture {
 
     /// How many names it lacks of those that are `there`, and has that are not.
     pub(super) fn wrong(&self, there: &BTreeSet<String>) -> usize {
-        self.names.symmetric_difference(there).count()
+        let known = there.iter().filter(|name| self.known.contains(name.as_bytes())).count();
+        there.len() - known + self.known.paths().count() - known
     }
-}
-
-/// Takes out what has a name, or is below what has it.
-fn take(names: &mut BTreeSet<String>, name: &str) -> Vec<String> {
-    let below = format!("{name}/");
-    let found = names.range(below.clone()..).take_while(|other| other.starts_with(&below));
-    let mut taken: Vec<_> = found.cloned().collect();
-    taken.extend(names.get(name).cloned());
-    for name in &taken {
-        names.remove(name);
-    }
-    taken
 }
 
 impl Watches for Picture {
@@ -62,29 +53,25 @@ impl Watches for Picture {
 
 impl Sink for Picture {
     fn payload(&mut self, _at_ns: u64, bytes: &[u8]) {
-        let Self { lines, directory, names, ready, told: count, overflows } = self;
+        let Self { lines, directory, known, ready, told: count, overflows } = self;
         lines.feed(bytes, |line| {
             let Some(told) = told(line, directory) else { return };
             *count += u64::from(told != Told::Ready);
-            match told {
-                Told::Ready => *ready = true,
+            let name = |name: &str| Bytes::copy_from_slice(name.as_bytes());
+            known.apply(&match told {
+                Told::Ready => {
+                    *ready = true;
+                    return;
+                }
                 Told::Overflow => {
                     *overflows += 1;
-                    names.clear();
+                    Event::overflow()
                 }
-                Told::Created(name) => {
-                    take(names, name);
-                    names.insert(name.to_owned());
-                }
-                Told::Removed(name) => drop(take(names, name)),
-                Told::Renamed { name, from } => {
-                    take(names, name);
-                    let renamed = |before: String| format!("{name}{}", &before[from.len()..]);
-                    let moved = take(names, from).into_iter().map(renamed).collect::<Vec<_>>();
-                    names.extend(moved.into_iter().chain([name.to_owned()]));
-                }
-                Told::Other => {}
-            }
+                Told::Created(created) => Event::new(Kind::Create, name(created)),
+                Told::Removed(removed) => Event::new(Kind::Remove, name(removed)),
+                Told::Renamed { name: to, from } => Event::rename(name(from), name(to)),
+                Told::Other => return,
+            });
         });
     }
 }
@@ -100,7 +87,7 @@ mod tests {
     }
 
     fn names(lines: &str) -> Vec<String> {
-        picture(lines).names.into_iter().collect()
+        picture(lines).known.paths().map(|name| String::from_utf8(name.to_vec()).unwrap()).collect()
     }
 
     #[test]
