@@ -128,6 +128,18 @@ fn what_cannot_be_started_says_why(on: On) {
                 Code::InvalidArgument,
                 "hangar-retention",
             ),
+            (
+                client.with("Hangar-Retention", "until-acknowledged=0"),
+                bash("true"),
+                Code::InvalidArgument,
+                "hangar-retention",
+            ),
+            (
+                client.with("Hangar-Retention", "until-acknowledged=9").with("Hangar-Log", "9"),
+                bash("true"),
+                Code::InvalidArgument,
+                "hangar-log",
+            ),
             (client.with("Hangar-Since", "0"), bash("true"), Code::InvalidArgument, "hangar-since"),
             (client.clone(), StartRequest::default(), Code::InvalidArgument, "process"),
         ] {

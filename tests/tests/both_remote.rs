@@ -20,6 +20,7 @@ on_both! {
     a_cut_goes_on_where_it_was
     a_cut_at_any_byte_loses_and_doubles_nothing
     a_streamed_command_survives_cuts
+    so_does_one_that_prints_faster_than_it_is_read
     what_ended_meanwhile_is_told
     what_the_daemon_no_longer_has_is_a_gap
     input_comes_once
@@ -118,6 +119,23 @@ fn a_streamed_command_survives_cuts(on: On) {
     far.proxy.cut_after(&[300, 700, 1500, 2500]);
     let result = far.exec(&line(format!("{LINES}; exit 5")));
     assert_eq!((result.exit_code, result.stdout), (Some(5), lines()));
+}
+
+fn so_does_one_that_prints_faster_than_it_is_read(on: On) {
+    let far = Far::new(on);
+    let mut stream = far.client().stream_in("far", &line("seq 1 1000000; exit 5"));
+    let mut events = 0;
+    let whole = stream.collect_by(16 * 1024, || {
+        events += 1;
+        if events % 60 == 0 {
+            far.proxy.cut();
+        }
+    });
+    assert!(events > 180, "it was cut a few times: {events}");
+    assert_eq!(whole.result.exit_code, Some(5));
+    let printed: Vec<u8> =
+        (1..=1_000_000).flat_map(|number: u32| format!("{number}\n").into_bytes()).collect();
+    assert!(whole.stdout == printed, "{} bytes of {}", whole.stdout.len(), printed.len());
 }
 
 fn what_ended_meanwhile_is_told(on: On) {

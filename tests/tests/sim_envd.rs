@@ -6,13 +6,14 @@
     reason = "what the tests share may fail as they do, and what they do not expect is all the rest"
 )]
 
+use hangar_backends::Sandbox as _;
 use hangar_core::{
     process::signal_name,
     wire::{
         connect::Code,
         envd::process::{
-            ConnectRequest, Empty, ProcessInput, ProcessSelector, SendInputRequest, SendSignalRequest,
-            StartRequest,
+            AcknowledgeRequest, ConnectRequest, Empty, ProcessInput, ProcessSelector, SendInputRequest,
+            SendSignalRequest, StartRequest,
         },
     },
 };
@@ -227,6 +228,63 @@ fn the_only_reader_is_waited_for_a_minute() {
         // Its connection is let go of.
         cell.sleep_ms(60_000).await;
         while ghost.try_next().await.is_ok() {}
+    });
+}
+
+/// Reads output until it is this much.
+async fn read(follower: &mut Follower, len: usize) -> Vec<u8> {
+    let mut printed = Vec::new();
+    while printed.len() < len {
+        match follower.next().await {
+            Event::Data(data) => printed.extend(data.stdout.unwrap_or_default()),
+            Event::Start(_) | Event::Exited(_) => {}
+            other => panic!("{other:?} after {} bytes", printed.len()),
+        }
+    }
+    printed
+}
+
+#[test]
+fn what_is_not_acknowledged_is_kept_and_waited_for() {
+    const LEN: usize = 300_000;
+    run(async |cell: &Cell| {
+        let known = [("hangar-retention", "until-acknowledged=100000")];
+        let mut first = cell.start_script(&format!("flood {LEN};exit 3"), &known).await;
+        let process = first.pid().await;
+        let acknowledge = async |pid_: u32, offset: usize| {
+            let request = AcknowledgeRequest { process: Some(pid(pid_)), offset: offset as u64 };
+            let done: Result<Empty, _> = cell.call("process.Process/Acknowledge", &request, &[]).await;
+            done.map(drop).map_err(|error| error.code)
+        };
+        let printed = pattern(LEN);
+        assert!(read(&mut first, 100_000).await == printed[..100_000]);
+        cell.sleep_ms(60_000).await;
+        let taken = || cell.sandbox.processes()[0].look(|process| process.log().end_offset());
+        assert_eq!(taken(), 100_000, "it waits, whatever was read");
+        drop(first);
+        // All of it may have been on its way only.
+        let mut again = cell.connect(pid(process), &[("hangar-since", "0")]).await;
+        assert!(read(&mut again, 100_000).await == printed[..100_000]);
+        assert_eq!(acknowledge(process, 100_001).await, Err(Code::OutOfRange));
+        assert_eq!(acknowledge(process, 60_000).await, Ok(()));
+        assert_eq!(acknowledge(process, 50_000).await, Ok(()), "an old word is none");
+        assert!(read(&mut again, 60_000).await == printed[100_000..160_000]);
+        cell.sleep_ms(3_600_000).await;
+        assert_eq!(taken(), 160_000, "as long as somebody follows it");
+        let mut third = cell.connect(pid(process), &[("hangar-since", "60000")]).await;
+        assert!(read(&mut third, 100_000).await == printed[60_000..160_000]);
+        for offset in [160_000, 260_000, LEN] {
+            assert_eq!(acknowledge(process, offset).await, Ok(()));
+            read(&mut third, 100_000.min(LEN - offset)).await;
+        }
+        assert_eq!(end(&mut third).await, Ok("exit status 3".to_owned()));
+        cell.sleep_ms(300_000).await;
+        assert_eq!(acknowledge(process, LEN).await, Ok(()), "it is known for a while");
+        let mut late = cell.connect(pid(process), &[("hangar-since", "300000")]).await;
+        assert_eq!(end(&mut late).await, Ok("exit status 3".to_owned()));
+        let other = cell.start_script("hang", &[("hangar-retention", "until-read")]).await.pid().await;
+        assert_eq!(acknowledge(other, 0).await, Err(Code::FailedPrecondition));
+        assert_eq!(acknowledge(7, 0).await, Err(Code::NotFound));
     });
 }
 

@@ -197,17 +197,149 @@ fn a_time_is_kept_and_what_does_not_hear_it_is_swept() {
 #[test]
 fn a_reader_that_waits_is_waited_for() {
     run_cell(0, Link::INSTANT, async |cell: &Cell| {
-        const LEN: usize = 700_000;
         // Three frames, and a part of the next.
         let retention = Retention::UntilRead { bytes: 110_000 };
-        let handle = remote(cell).start(spec(&format!("flood {LEN};exit 3"), retention)).await.unwrap();
+        let handle = remote(cell).start(spec(&format!("flood {MUCH};exit 3"), retention)).await.unwrap();
         // Nobody reads, and time passes: a driver that does not wait would be a busy loop.
         cell.sleep_ms(20_000).await;
         assert_eq!(handle.look(Process::exit_status), None);
         assert_eq!(handle.look(|process| process.log().held()), 110_000);
         let (printed, exit) = whole(&handle).await;
-        assert_eq!((printed[0].len(), exit), (LEN, Some(Exit::Code(3))));
-        assert!(printed[0] == script::pattern(LEN), "what was printed");
+        assert_eq!((printed[0].len(), exit), (MUCH, Some(Exit::Code(3))));
+        assert!(printed[0] == script::pattern(MUCH), "what was printed");
+    });
+}
+
+/// Longer than what the daemon keeps until it is acknowledged.
+const MUCH: usize = 9_000_000;
+
+/// What the buffers of two systems may take.
+const DEEP: Link = Link { capacity: 3_000_000, ..Link::INSTANT };
+
+#[test]
+fn what_was_on_its_way_when_it_was_cut_is_sent_again() {
+    run_cell(0, DEEP, async |cell: &Cell| {
+        let script = format!("flood {MUCH};exit 3");
+        let handle = remote(cell).start(spec(&script, UNTIL_READ)).await.unwrap();
+        // Nobody reads: the connection fills, and is cut.
+        cell.sleep_ms(1_000).await;
+        let printed = || cell.sandbox.record().printed;
+        assert!(printed() > 2_000_000, "it is far ahead: {}", printed());
+        let reading = cell.runtime.task({
+            let handle = Arc::clone(&handle);
+            async move { whole(&handle).await }
+        });
+        for _ in 0..5 {
+            cell.runtime.network().cut_opened();
+            cell.sleep_ms(0).await;
+        }
+        let (printed, exit) = reading.await;
+        assert_eq!((printed[0].len(), exit), (MUCH, Some(Exit::Code(3))));
+        assert!(printed[0] == script::pattern(MUCH), "what was printed");
+    });
+}
+
+#[test]
+fn what_is_not_acknowledged_is_bounded_and_waited_for() {
+    run_cell(0, DEEP, async |cell: &Cell| {
+        let script = format!("flood {MUCH};exit 3");
+        let handle = remote(cell).start(spec(&script, UNTIL_READ)).await.unwrap();
+        cell.sleep_ms(60_000).await;
+        let held = |handle: &Arc<Handle>| handle.look(|process| process.log().held());
+        let at_daemon = cell.sandbox.processes().remove(0);
+        assert!(held(&at_daemon) <= 2 << 20, "{} are kept", held(&at_daemon));
+        // While its server is away for less than ten minutes, too.
+        cell.runtime.network().cut_next(std::iter::repeat_n(0, 10_000));
+        cell.runtime.network().cut_opened();
+        cell.sleep_ms(590_000).await;
+        assert_eq!(at_daemon.look(Process::exit_status), None);
+        cell.runtime.network().cut_next([]);
+        let (printed, exit) = whole(&handle).await;
+        assert!(printed[0] == script::pattern(MUCH), "what was printed");
+        assert_eq!(exit, Some(Exit::Code(3)));
+        cell.sleep_ms(100).await;
+        assert_eq!(held(&at_daemon), 0, "what is here is not kept there");
+    });
+}
+
+#[test]
+fn who_does_not_come_back_is_not_waited_for() {
+    run_cell(0, DEEP, async |cell: &Cell| {
+        let script = format!("flood {MUCH};exit 3");
+        let _handle = remote(cell).start(spec(&script, UNTIL_READ)).await.unwrap();
+        cell.sleep_ms(1_000).await;
+        cell.runtime.network().cut_next(std::iter::repeat_n(0, 100_000));
+        cell.runtime.network().cut_opened();
+        let at_daemon = cell.sandbox.processes().remove(0);
+        cell.sleep_ms(599_000).await;
+        assert_eq!(at_daemon.look(Process::exit_status), None);
+        cell.sleep_ms(2_000).await;
+        assert_eq!(at_daemon.look(Process::exit_status), Some(Exit::Code(3)), "it runs to its end");
+    });
+}
+
+#[test]
+fn who_is_there_is_waited_for_however_long_it_reads_nothing() {
+    for is_cut in [false, true] {
+        run_cell(0, DEEP, async |cell: &Cell| {
+            let script = format!("flood {MUCH};exit 3");
+            let handle = remote(cell).start(spec(&script, UNTIL_READ)).await.unwrap();
+            cell.sleep_ms(1_000).await;
+            if is_cut {
+                cell.runtime.network().cut_opened();
+            }
+            cell.sleep_ms(3_600_000).await;
+            let (printed, exit) = whole(&handle).await;
+            assert!(printed[0] == script::pattern(MUCH), "{} were printed", printed[0].len());
+            assert_eq!(exit, Some(Exit::Code(3)));
+        });
+    }
+}
+
+#[test]
+fn many_that_have_ended_lose_nothing_of_what_is_not_here() {
+    run_cell(0, DEEP, async |cell: &Cell| {
+        const LEN: usize = 1_900_000;
+        let sandbox = remote(cell);
+        let mut handles = Vec::new();
+        for number in 0..40 {
+            let spec = spec(&format!("flood {LEN};exit 3"), UNTIL_READ);
+            let spec = Spec { id: format!("01K000000000000000000000{number:02}"), ..spec };
+            handles.push(sandbox.start(spec).await.unwrap());
+        }
+        cell.sleep_ms(1_000).await;
+        let ended = cell.sandbox.records().iter().filter(|record| record.exited.is_some()).count();
+        assert_eq!(ended, 40, "together they have more than is kept of those that have ended");
+        cell.runtime.network().cut_opened();
+        cell.sleep_ms(400_000).await;
+        for handle in &handles {
+            let (printed, exit) = whole(handle).await;
+            assert_eq!((printed[0].len(), exit), (LEN, Some(Exit::Code(3))));
+        }
+    });
+}
+
+#[test]
+fn a_word_that_is_lost_is_said_again() {
+    run_cell(0, DEEP, async |cell: &Cell| {
+        let handle = remote(cell).start(spec(&format!("flood {MUCH};exit 3"), UNTIL_READ)).await.unwrap();
+        // The calls on connections of their own; the stream is open already.
+        cell.runtime.network().cut_next([100, 0, 50, 0, 0, 0, 0]);
+        let (printed, exit) = whole(&handle).await;
+        assert!(printed[0] == script::pattern(MUCH), "{} were printed", printed[0].len());
+        assert_eq!(exit, Some(Exit::Code(3)));
+    });
+}
+
+#[test]
+fn frames_of_a_byte_are_acknowledged_as_well() {
+    run_cell(0, DEEP, async |cell: &Cell| {
+        // Two outputs by turns: no two bytes join a frame.
+        let script = format!("{}exit 3", "out a;err b;".repeat(150_000));
+        let handle = remote(cell).start(spec(&script, UNTIL_READ)).await.unwrap();
+        let (printed, exit) = whole(&handle).await;
+        assert_eq!(printed.map(|printed| printed.len()), [150_000, 150_000]);
+        assert_eq!(exit, Some(Exit::Code(3)));
     });
 }
 

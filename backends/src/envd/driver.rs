@@ -5,6 +5,7 @@ use super::{
     attach::{self, Attached, NotAttached},
     lanes::{GIVE_UP, Giving, Orders, Retry, There},
     orders::Order,
+    receipts::Receipts,
     start::Started,
     stream::{EventStream, Lost},
 };
@@ -52,6 +53,9 @@ pub(super) struct Driver {
     rest: Option<Piece>,
     orders: Orders,
     giving: Giving,
+    /// Its daemon keeps its output until it is known to be here.
+    acknowledges: bool,
+    receipts: Receipts,
     deadline: Deadline,
     closed: bool,
 }
@@ -109,7 +113,8 @@ impl Driver {
         started: Started,
     ) -> Self {
         let link = Link::Following(started.stream);
-        Self::linked(shared, handle, followed, target, started.is_logged, link)
+        let driver = Self::linked(shared, handle, followed, target, started.is_logged, link);
+        Self { acknowledges: started.is_acknowledged, ..driver }
     }
 
     /// Of one that was started before anybody here remembers, and has to be found. Where its daemon keeps no log, its
@@ -146,6 +151,8 @@ impl Driver {
             rest: None,
             orders: Orders::default(),
             giving: Giving::default(),
+            acknowledges: false,
+            receipts: Receipts::default(),
             deadline: Deadline::default(),
             closed: false,
         }
@@ -207,6 +214,11 @@ impl Driver {
                     process.handle_group_gone();
                 }
             });
+            if self.acknowledges
+                && let Some(last) = self.receipts.last_word(&self.there, &self.handle)
+            {
+                self.there.shared.runtime.spawn(Box::pin(last));
+            }
             self.link = Link::Over;
         }
     }
@@ -354,6 +366,11 @@ impl Driver {
         self.adopts.is_none() && (self.there.is_hangar || !matches!(self.link, Link::Lost { .. }))
     }
 
+    /// Whether its daemon waits to be told what is here of its output.
+    const fn is_acknowledging(&self) -> bool {
+        self.acknowledges && matches!(self.link, Link::Following(_))
+    }
+
     fn wakes_at(&self) -> Option<Time> {
         let looks_at = match &self.link {
             Link::Lost { attempt: None, .. } => self.retry.at(),
@@ -361,7 +378,8 @@ impl Driver {
         };
         let gives_at = self.giving.wakes_at().filter(|_| matches!(self.link, Link::Following(_)));
         let orders_at = self.orders.wakes_at().filter(|_| self.is_known());
-        [looks_at, orders_at, gives_at].into_iter().flatten().min()
+        let tells_at = self.receipts.wakes_at().filter(|_| self.is_acknowledging());
+        [looks_at, orders_at, gives_at, tells_at].into_iter().flatten().min()
     }
 }
 
@@ -418,6 +436,11 @@ impl Future for Driver {
                 this.giving.poll(&this.there, &this.handle, this.is_tty, now, cx);
             }
             let flow = this.follow(now, cx);
+            if this.is_acknowledging() {
+                let is_paused =
+                    this.rest.is_some() || this.handle.look(|process| process.wants_output() == 0);
+                this.receipts.poll(&this.there, &this.handle, is_paused, now, cx);
+            }
             if flow == Flow::Busy {
                 return Poll::Pending;
             }

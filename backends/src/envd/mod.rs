@@ -19,6 +19,7 @@ mod attach;
 mod driver;
 mod lanes;
 mod orders;
+mod receipts;
 mod rpc;
 mod start;
 mod stream;
@@ -281,7 +282,7 @@ impl Shared {
     }
 
     async fn ask(&self) -> Result<Daemon, CallError> {
-        let is_hangar = self.rpc.is_hangar().await?;
+        let extensions = self.rpc.extensions().await?;
         let mut shell = "/bin/sh";
         for bash in ["/bin/bash", "/usr/bin/bash"] {
             if self.is_there(bash).await? {
@@ -289,7 +290,9 @@ impl Shared {
                 break;
             }
         }
-        let daemon = Daemon { is_hangar, shell };
+        let acknowledges =
+            extensions.as_ref().is_some_and(|names| names.iter().any(|name| name == "acknowledge"));
+        let daemon = Daemon { is_hangar: extensions.is_some(), acknowledges, shell };
         *self.known() = Some((daemon.clone(), self.runtime.now()));
         Ok(daemon)
     }

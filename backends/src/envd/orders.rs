@@ -13,8 +13,8 @@ use hangar_core::{
         envd::{
             Message,
             process::{
-                CloseStdinRequest, Empty, ProcessConfig, ProcessInput, ProcessSelector, Pty, SERVICE,
-                SendInputRequest, SendSignalRequest, Size, StartRequest, UpdateRequest,
+                AcknowledgeRequest, CloseStdinRequest, Empty, ProcessConfig, ProcessInput, ProcessSelector,
+                Pty, SERVICE, SendInputRequest, SendSignalRequest, Size, StartRequest, UpdateRequest,
             },
         },
     },
@@ -138,6 +138,12 @@ impl Input {
             Err(CallError::Refused(_)) => Taken::Never,
         }
     }
+}
+
+/// Tells hangar's daemon that the output of a process is here up to a byte.
+pub(super) async fn acknowledge(there: There, offset: u64) -> Result<(), CallError> {
+    let request = AcknowledgeRequest { process: selector(&there), offset };
+    unary(&there, "Acknowledge", &Head::default(), &request).await
 }
 
 fn selector(there: &There) -> Option<ProcessSelector> {

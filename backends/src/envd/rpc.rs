@@ -88,6 +88,8 @@ pub(super) struct Head<'a> {
     pub(super) timeout: Option<Duration>,
     /// `Hangar-Retention: until-read`.
     pub(super) until_read: bool,
+    /// `Hangar-Retention: until-acknowledged`, and of how many bytes.
+    pub(super) until_acknowledged: Option<u64>,
     /// `Hangar-Log`.
     pub(super) log: Option<u64>,
     /// `Hangar-Since`.
@@ -108,6 +110,9 @@ impl Head<'_> {
         }
         if self.until_read {
             request = request.header("hangar-retention", "until-read");
+        }
+        if let Some(bytes) = self.until_acknowledged {
+            request = request.header("hangar-retention", format!("until-acknowledged={bytes}"));
         }
         if self.watch {
             request = request.header("hangar-watch", "1");
@@ -171,18 +176,19 @@ impl Rpc {
         .await
     }
 
-    /// Whether it is there, and whether it is hangar's own.
-    pub(super) async fn is_hangar(&self) -> Result<bool, CallError> {
+    /// Whether it is there, and what it can do beyond E2B's; None of one that is not hangar's own.
+    pub(super) async fn extensions(&self) -> Result<Option<Vec<String>>, CallError> {
         let request = self.request(Method::GET, "/health").body(Full::default()).map_err(unsendable)?;
         self.within(async {
             let (response, sender) = self.send(request).await?;
-            let (status, is_hangar) = (response.status(), response.headers().contains_key("hangar-envd"));
+            let (status, extensions) =
+                (response.status(), response.headers().get("hangar-envd").map(extensions));
             let body = whole(response).await?;
             if !status.is_success() {
                 return Err(refusal(status, &body));
             }
             self.keep(sender);
-            Ok(is_hangar)
+            Ok(extensions)
         })
         .await
     }
@@ -275,6 +281,13 @@ fn unsent(
     error.take_message().ok_or_else(|| error.into_error().into())
 }
 
+/// The names in `Hangar-Envd: 1; log, since`.
+fn extensions(header: &HeaderValue) -> Vec<String> {
+    let text = header.to_str().unwrap_or_default();
+    let names = text.split_once(';').map_or("", |(_, names)| names);
+    names.split(',').map(|name| name.trim().to_owned()).collect()
+}
+
 fn with_body(request: Builder, kind: Kind, body: Bytes) -> Result<Request<Full<Bytes>>, CallError> {
     let request =
         request.header(CONTENT_TYPE, content_type(kind, Codec::Proto)).header(PROTOCOL_VERSION, "1");
@@ -298,4 +311,17 @@ fn refusal(status: StatusCode, body: &[u8]) -> CallError {
 async fn whole(response: Response<Incoming>) -> Result<Bytes, CallError> {
     let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
     body.map(|body| body.to_bytes()).map_err(|error| CallError::Broken(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_daemon_can_do_is_read_by_name() {
+        let names = |value: &'static str| extensions(&HeaderValue::from_static(value));
+        assert_eq!(names("1; log, since,watch"), ["log", "since", "watch"]);
+        assert!(!names("1; log, acknowledged").contains(&"acknowledge".to_owned()));
+        assert_eq!([names("1"), names(""), names("1;")].map(|names| names.concat()), ["", "", ""]);
+    }
 }

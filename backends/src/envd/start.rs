@@ -4,6 +4,7 @@ use super::{
     Shared, Target,
     attach::{self, Attached},
     lanes::{GIVE_UP, There},
+    receipts::WINDOW,
     rpc::{CallError, Head},
     stream::{EventStream, Lost},
 };
@@ -48,6 +49,8 @@ pub(super) struct Started {
     pub(super) stream: EventStream,
     /// Its daemon keeps its log.
     pub(super) is_logged: bool,
+    /// Its daemon keeps what is not acknowledged, and nothing else.
+    pub(super) is_acknowledged: bool,
 }
 
 /// Starts the command of `spec`, and waits until it runs.
@@ -60,16 +63,19 @@ pub(super) async fn start(shared: &Arc<Shared>, spec: &Spec, tag: &str) -> Resul
         // Waited for as any client is: what follows it here always reads, and has the ring for its own readers.
         Retention::Ring { bytes } => head.log = Some(bytes as u64),
         // Should the connection break, what was on its way is still there.
+        Retention::UntilRead { .. } if daemon.acknowledges => head.until_acknowledged = Some(WINDOW as u64),
+        // At least some of it.
         Retention::UntilRead { bytes } => {
             head.until_read = true;
             head.log = Some(bytes as u64);
         }
     }
+    let is_acknowledged = head.until_acknowledged.is_some();
     let opened = shared.rpc.open(&format!("{SERVICE}/Start"), &head, &request).await;
     let broken = match opened {
         Ok(mut stream) => match stream.next(&*shared.runtime).await {
             Ok(event) => match event.start {
-                Some(start) => return Ok(started(stream, &start)),
+                Some(start) => return Ok(started(stream, &start, is_acknowledged)),
                 None => return Err(StartError::Broken("its first word was not that it runs".to_owned())),
             },
             Err(Lost::Ended(Some(error))) => return Err(refused(error)),
@@ -85,7 +91,7 @@ pub(super) async fn start(shared: &Arc<Shared>, spec: &Spec, tag: &str) -> Resul
         for wait in LOOKS {
             sleep_until(&*shared.runtime, shared.runtime.now() + wait).await;
             if let Ok(Attached { stream, start }) = attach::attach(shared, target, 0, true).await {
-                return Some(started(stream, &start));
+                return Some(started(stream, &start, is_acknowledged));
             }
         }
         None
@@ -124,8 +130,8 @@ async fn end_when_found(there: There) {
     }
 }
 
-fn started(stream: EventStream, start: &StartEvent) -> Started {
-    Started { pid: start.pid, stream, is_logged: start.seq.is_some() }
+fn started(stream: EventStream, start: &StartEvent, is_acknowledged: bool) -> Started {
+    Started { pid: start.pid, stream, is_logged: start.seq.is_some(), is_acknowledged }
 }
 
 /// What is known of a daemon.
@@ -133,6 +139,8 @@ fn started(stream: EventStream, start: &StartEvent) -> Started {
 pub(super) struct Daemon {
     /// It is hangar's own.
     pub(super) is_hangar: bool,
+    /// It can be told what is here of an output.
+    pub(super) acknowledges: bool,
     /// `bash`, or `sh` where there is none.
     pub(super) shell: &'static str,
 }

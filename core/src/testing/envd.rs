@@ -75,8 +75,8 @@ macro_rules! messages {
 messages!(
     StartRequest, ProcessConfig, Pty, Size, ProcessInfo, Empty, ListResponse, ProcessSelector, ConnectRequest,
     UpdateRequest, ProcessInput, SendInputRequest, StreamInputRequest, DataRequest, SendSignalRequest,
-    CloseStdinRequest, StartResponse, ProcessEvent, StartEvent, DataEvent, EndEvent, ExitedEvent, PathRequest,
-    MoveRequest, ListDirRequest, WatchDirRequest, WatchStarted, CreateWatcherResponse, WatcherRequest;
+    CloseStdinRequest, AcknowledgeRequest, StartResponse, ProcessEvent, StartEvent, DataEvent, EndEvent,
+    ExitedEvent, PathRequest, MoveRequest, ListDirRequest, WatchDirRequest, WatchStarted, CreateWatcherResponse, WatcherRequest;
     EntryInfo, EntryResponse, ListDirResponse, FilesystemEvent, WatchDirResponse, WatcherEventsResponse
 );
 

@@ -5,7 +5,7 @@ use super::{
     head::{Head, header},
     input,
     messages::{self, Messages},
-    process, watch,
+    process, receipts, watch,
 };
 use crate::http::Connection;
 use bytes::BytesMut;
@@ -72,6 +72,9 @@ impl<'a> Call<'a> {
             }
             Rpc::SendSignal => {
                 self.unary(head, request, async |asked| process::signal(self.daemon, asked)).await
+            }
+            Rpc::Acknowledge => {
+                self.unary(head, request, async |asked| receipts::acknowledge(self.daemon, asked)).await
             }
             Rpc::Stat => {
                 self.unary(head, request, async |asked| filesystem::stat(self.daemon, head, asked).await)
@@ -155,6 +158,7 @@ enum Rpc {
     SendInput,
     SendSignal,
     CloseStdin,
+    Acknowledge,
     Stat,
     MakeDir,
     Move,
@@ -178,6 +182,7 @@ impl Rpc {
             (envd::process::SERVICE, "SendInput") => Self::SendInput,
             (envd::process::SERVICE, "SendSignal") => Self::SendSignal,
             (envd::process::SERVICE, "CloseStdin") => Self::CloseStdin,
+            (envd::process::SERVICE, "Acknowledge") => Self::Acknowledge,
             (envd::filesystem::SERVICE, "Stat") => Self::Stat,
             (envd::filesystem::SERVICE, "MakeDir") => Self::MakeDir,
             (envd::filesystem::SERVICE, "Move") => Self::Move,
@@ -199,6 +204,7 @@ impl Rpc {
             | Self::SendInput
             | Self::SendSignal
             | Self::CloseStdin
+            | Self::Acknowledge
             | Self::Stat
             | Self::MakeDir
             | Self::Move

@@ -35,8 +35,15 @@ impl Daemon {
 /// Waits for the end of a process.
 pub(super) async fn await_end(daemon: Arc<Daemon>, entry: Arc<Entry>, key: Key) {
     let watcher = entry.handle.watcher();
-    poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over)).await;
+    let over = poll_fn(|cx| watcher.poll_until(cx.waker(), Process::is_over));
+    match &entry.receipts {
+        None => over.await,
+        Some(receipts) => receipts.wait_until(over).await,
+    }
     *entry.config() = None;
+    if let Some(receipts) = &entry.receipts {
+        receipts.settled().await;
+    }
     drop(entry);
     let kept = watcher.handle().look(|process| process.log().held() as u64);
     drop(watcher);

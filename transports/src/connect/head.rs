@@ -68,6 +68,7 @@ pub(super) struct Extensions {
 pub(super) enum Retention {
     Ring { bytes: usize },
     UntilRead,
+    UntilAcknowledged { bytes: usize },
 }
 
 impl Extensions {
@@ -111,10 +112,16 @@ fn extensions(headers: &HeaderMap) -> Result<Extensions, RpcError> {
         None => None,
         Some("until-read") => Some(Retention::UntilRead),
         Some(value) => {
-            let bad = || bad_header(RETENTION, "must be `ring=<bytes>`, at least 1, or `until-read`", value);
-            let bytes = number(RETENTION, value.strip_prefix("ring=").ok_or_else(bad)?)?;
-            Some(Retention::Ring {
-                bytes: usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(bad)?,
+            let must =
+                "must be `until-read`, or `ring=<bytes>` or `until-acknowledged=<bytes>` with at least 1";
+            let bad = || bad_header(RETENTION, must, value);
+            let (word, bytes) = value.split_once('=').ok_or_else(bad)?;
+            let bytes = number(RETENTION, bytes).ok().and_then(|bytes| usize::try_from(bytes).ok());
+            let bytes = bytes.filter(|bytes| *bytes > 0).ok_or_else(bad)?;
+            Some(match word {
+                "ring" => Retention::Ring { bytes },
+                "until-acknowledged" => Retention::UntilAcknowledged { bytes },
+                _ => return Err(bad()),
             })
         }
     };

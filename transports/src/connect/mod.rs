@@ -21,6 +21,7 @@ mod input;
 mod machine;
 mod messages;
 mod process;
+mod receipts;
 mod stream;
 mod watch;
 
@@ -48,7 +49,7 @@ pub use fence::{BadToken, Token};
 pub const ENVD_VERSION: &str = "0.6.13";
 
 /// What a client that knows hangar can rely on, for the header `Hangar-Envd`.
-pub const FEATURES: &str = "1; log, since, retention, exited, signals, group, watch";
+pub const FEATURES: &str = "1; log, since, retention, exited, signals, group, watch, acknowledge";
 
 /// What is read of a body that an answer did not read, so that its client reads the answer: as much as the longest message.
 const MAX_UNREAD: usize = 16 * 1024 * 1024;

@@ -6,6 +6,7 @@ use super::{
     ended,
     head::{Extensions, Head, Retention},
     input::MAX_WAITING,
+    receipts::Receipts,
     stream::{Opening, ProcessStream},
 };
 use hangar_backends::{
@@ -59,6 +60,8 @@ pub(super) struct Entry {
     pub(super) input: Mutex<()>,
     /// Whether it waits for those who come later.
     holds: Hold,
+    /// What its client has, where it waits for that.
+    pub(super) receipts: Option<Arc<Receipts>>,
 }
 
 impl Daemon {
@@ -111,19 +114,21 @@ pub(super) async fn start(
     let tty = pty.map(size).transpose()?;
     let stdin = stdin.unwrap_or(true) || tty.is_some();
     let followed = followed(daemon, head, tty)?;
-    let hold = match head.extensions.retention {
-        Some(Retention::UntilRead) => Hold::Always,
-        Some(Retention::Ring { .. }) => Hold::Never,
-        None => Hold::WhileMoving,
-    };
-    let holds = if head.extensions.retention.is_some() { Hold::Never } else { Hold::WhileMoving };
+    let retention = head.extensions.retention;
+    let hold = if retention == Some(Retention::UntilRead) { Hold::Always } else { holds(retention) };
     let spec = spec(daemon, head, &config, stdin, followed);
-    let starting = Starting { tag: tag.filter(|tag| !tag.is_empty()), config, is_tty: tty.is_some(), holds };
+    let tag = tag.filter(|tag| !tag.is_empty());
+    let starting = Starting { tag, config, is_tty: tty.is_some(), extensions: head.extensions };
     let (tell, told) = oneshot::channel();
     daemon.runtime.spawn(Box::pin(starting.start(Arc::clone(daemon), spec, tell)));
     let gone = |_| RpcError::new(Code::Unavailable, "the daemon is shutting down");
     let entry = call.within(head.deadline, async { told.await.map_err(gone)? }).await?;
     follow(call, head, &entry.0, hold, |log| Ok(Reader::oldest_kept(log)))
+}
+
+/// Whether a process waits for those who follow it, but for the one that started it.
+const fn holds(retention: Option<Retention>) -> Hold {
+    if retention.is_some() { Hold::Never } else { Hold::WhileMoving }
 }
 
 /// A process that is being started. A task of its own does it: a client that leaves meanwhile leaves a process that is
@@ -132,13 +137,12 @@ struct Starting {
     tag: Option<String>,
     config: ProcessConfig,
     is_tty: bool,
-    holds: Hold,
+    extensions: Extensions,
 }
 
 impl Starting {
     async fn start(self, daemon: Arc<Daemon>, spec: Spec, tell: oneshot::Sender<Result<Untold, RpcError>>) {
-        let Self { tag, config, is_tty, holds } = self;
-        let logged = spec.process.keep == Keep::Retained;
+        let Self { tag, config, is_tty, extensions } = self;
         let handle = match daemon.sandbox.start(spec).await {
             Ok(handle) => handle,
             // Nobody may wait for it any more.
@@ -148,8 +152,12 @@ impl Starting {
         let config = sync::Mutex::new(pid.map(|_| config));
         let pid = pid.unwrap_or_else(never_ran);
         let input = Mutex::default();
-        let entry = Arc::new(Entry { pid, tag: tag.clone(), config, handle, is_tty, input, holds });
-        let key = daemon.roster().insert(pid, tag, logged, Arc::clone(&entry));
+        let is_acknowledged = matches!(extensions.retention, Some(Retention::UntilAcknowledged { .. }));
+        let receipts = is_acknowledged.then(|| Receipts::new(&handle, &daemon.runtime));
+        let holds = holds(extensions.retention);
+        let entry = Arc::new(Entry { pid, tag: tag.clone(), config, handle, is_tty, input, holds, receipts });
+        let is_logged = is_acknowledged || extensions.log.is_some_and(|bytes| bytes > 0);
+        let key = daemon.roster().insert(pid, tag, is_logged, Arc::clone(&entry));
         daemon.runtime.spawn(Box::pin(ended::await_end(Arc::clone(&daemon), Arc::clone(&entry), key)));
         drop(tell.send(Ok(Untold(entry))));
     }
@@ -200,6 +208,7 @@ fn follow(
         pid: entry.pid,
         reading,
         subscription,
+        receipts: entry.receipts.as_ref().map(Receipts::stream),
         codec: head.codec,
         extended: tells_exit,
         deadline: head.deadline,
@@ -233,10 +242,14 @@ fn followed(daemon: &Daemon, head: &Head, tty: Option<TtySize>) -> Result<proces
         return Err(bad("hangar-since: a process that is being started has no output yet"));
     }
     let ring = match retention {
-        Some(Retention::Ring { bytes }) => bytes as u64,
+        Some(Retention::Ring { bytes } | Retention::UntilAcknowledged { bytes }) => bytes as u64,
         Some(Retention::UntilRead) | None => WINDOW as u64,
     };
     let kept = log.unwrap_or(0);
+    let is_acknowledged = matches!(retention, Some(Retention::UntilAcknowledged { .. }));
+    if is_acknowledged && log.is_some() {
+        return Err(bad("hangar-log: with `until-acknowledged` what is acknowledged is not kept"));
+    }
     if kept.max(ring) > MAX_KEPT {
         return Err(bad(format!("hangar-log, hangar-retention: at most {MAX_KEPT} bytes are kept")));
     }
@@ -244,7 +257,7 @@ fn followed(daemon: &Daemon, head: &Head, tty: Option<TtySize>) -> Result<proces
     let bytes = usize::try_from(ring.max(kept)).unwrap_or(usize::MAX);
     Ok(process::Config {
         retention: log::Retention::Ring { bytes },
-        replay: kept,
+        replay: if is_acknowledged { u64::MAX } else { kept },
         keep: if kept > 0 { Keep::Retained } else { Keep::Unread },
         awaits_reader: true,
         timeout: head.deadline.map(|deadline| deadline.since(daemon.runtime.now())),

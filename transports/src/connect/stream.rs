@@ -1,6 +1,6 @@
 //! A process that is followed, as a body that pulls; and whoever has to be let go of while nobody pulls.
 
-use super::{Daemon, answer};
+use super::{Daemon, answer, receipts::Streaming};
 use crate::http::{Connection, Patience};
 use bytes::{Bytes, BytesMut};
 use hangar_backends::{
@@ -44,6 +44,7 @@ pub(super) struct Opening {
     pub(super) pid: u32,
     pub(super) reading: Reading,
     pub(super) subscription: Subscription,
+    pub(super) receipts: Option<Streaming>,
     pub(super) codec: Codec,
     /// Its client knows hangar.
     pub(super) extended: bool,
@@ -57,6 +58,8 @@ pub struct ProcessStream {
     pid: u32,
     reading: Reading,
     subscription: Subscription,
+    /// Its client may acknowledge what it has.
+    _receipts: Option<Streaming>,
     codec: Codec,
     extended: bool,
     place: Arc<Place>,
@@ -76,7 +79,7 @@ impl fmt::Debug for ProcessStream {
 impl ProcessStream {
     /// Follows a process.
     pub(super) fn open(daemon: &Arc<Daemon>, opening: Opening) -> Self {
-        let Opening { pid, reading, subscription, codec, extended, deadline, connection } = opening;
+        let Opening { pid, reading, subscription, receipts, codec, extended, deadline, connection } = opening;
         let patience = connection.be_patient();
         let place = Arc::new(Place {
             handle: Arc::clone(reading.handle()),
@@ -90,6 +93,7 @@ impl ProcessStream {
             pid,
             reading,
             subscription,
+            _receipts: receipts,
             codec,
             extended,
             place,

@@ -5,7 +5,7 @@ mod events;
 use super::{
     super::connect::{Code, RpcError},
     one_of,
-    rules::{base64, is_default, message, nullable, number, signal},
+    rules::{base64, is_default, long, message, nullable, number, signal},
 };
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -281,6 +281,20 @@ pub struct CloseStdinRequest {
     #[prost(message, optional, tag = "1")]
     #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessSelector>,
+}
+
+/// What a client has of the output of a process that waits for that. hangar's own.
+#[derive(Clone, Deserialize, Eq, PartialEq, prost::Message, Serialize)]
+#[serde(default)]
+pub struct AcknowledgeRequest {
+    /// Which process.
+    #[prost(message, optional, tag = "1")]
+    #[serde(deserialize_with = "message::read_optional", skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessSelector>,
+    /// Everything before this byte.
+    #[prost(uint64, tag = "2")]
+    #[serde(with = "long", skip_serializing_if = "is_default")]
+    pub offset: u64,
 }
 
 impl SendSignalRequest {
