@@ -5,7 +5,7 @@
 use hangar_backends::local::User;
 use hangar_tests::{
     on_both,
-    real::{Client, Folder, On, Options, Server, Socket, line, wait_until},
+    real::{Folder, On, Options, Server, Socket, line, wait_until},
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -31,12 +31,6 @@ fn bare(on: On) -> (Server, Folder) {
     let made = server.client().post("/api/sandboxes", &json!({ "name": "bare", "daemon": false }));
     assert_eq!(made.status, 201, "{made:?}");
     (server, home)
-}
-
-fn start(client: &Client, request: &Value) -> String {
-    let reply = client.post(PROCESSES, request);
-    assert_eq!(reply.status, 201, "{reply:?}");
-    reply.json()["process_id"].as_str().unwrap().to_owned()
 }
 
 fn it_says_what_it_is(on: On) {
@@ -87,10 +81,10 @@ fn of_much_output_the_end_comes(on: On) {
 fn a_process_gets_no_input(on: On) {
     let (server, _home) = bare(on);
     let client = server.client();
-    let process = start(client, &json!({ "command": "cat; echo end" }));
+    let process = client.start_in("bare", &json!({ "command": "cat; echo end" }));
     let said = client.get(&format!("{PROCESSES}/{process}?wait_seconds=20")).json();
     assert_eq!(said["output"], "end\n", "its input is at its end");
-    let sleeping = start(client, &json!({ "command": "sleep 60" }));
+    let sleeping = client.start_in("bare", &json!({ "command": "sleep 60" }));
     let refused = client.post(&format!("{PROCESSES}/{sleeping}/input"), &json!({ "input": "x" }));
     assert_eq!(refused.refusal(), (409, "unsupported".to_owned()));
     let said = refused.json()["error"]["message"].as_str().unwrap().to_owned();
@@ -122,7 +116,7 @@ fn what_it_cannot_do_is_refused_by_name(on: On) {
 fn a_process_that_ended_is_told_to_who_waits(on: On) {
     let (server, home) = bare(on);
     let client = server.client();
-    let process = start(client, &json!({ "command": "echo one; sleep 1; echo two; exit 5" }));
+    let process = client.start_in("bare", &json!({ "command": "echo one; sleep 1; echo two; exit 5" }));
     let events = client.get(&format!("{PROCESSES}/{process}/stream")).body;
     assert!(
         events.contains("one") && events.contains("two") && events.contains("\"exit_code\":5"),

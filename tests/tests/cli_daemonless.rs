@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use hangar_tests::real::{Client, Hangar, Mark, Serving, cli, hangar, wait_until};
+use hangar_tests::real::{Hangar, Mark, Serving, cli, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::process::Command;
 
 const PROCESSES: &str = "/api/sandboxes/bare/processes";
 
@@ -29,23 +28,6 @@ fn restart(serving: Serving, signal: Signal) -> Serving {
     })
 }
 
-fn call(client: &Client, arguments: &[&str]) -> Command {
-    let mut command = hangar();
-    command.args(arguments).env("HANGAR_URL", format!("http://{}", client.address));
-    command.env("HANGAR_TOKEN", &client.token);
-    command
-}
-
-fn start(client: &Client, request: &Value) -> String {
-    let reply = client.post(PROCESSES, request);
-    assert_eq!(reply.status, 201, "{reply:?}");
-    reply.json()["process_id"].as_str().unwrap().to_owned()
-}
-
-fn show(client: &Client, process: &str) -> Value {
-    client.get(&format!("{PROCESSES}/{process}?since=0")).json()
-}
-
 /// With its processes, and what they left in the home of the server's user.
 fn destroy(serving: &Serving) {
     assert_eq!(serving.client().delete("/api/sandboxes/bare").status, 204);
@@ -56,9 +38,9 @@ fn clients_go_on_where_they_were() {
     cli("clients_go_on_where_they_were", || {
         let serving = serve();
         let client = serving.client().clone();
-        let process = start(&client, &json!({ "command": LINES }));
-        let mut attach = Hangar::start(&mut call(&client, &["attach", "bare", &process]));
-        let mut logs = Hangar::start(&mut call(&client, &["logs", "-f", "bare", &process]));
+        let process = client.start_in("bare", &json!({ "command": LINES }));
+        let mut attach = Hangar::start(&mut client.hangar(["attach", "bare", &process]));
+        let mut logs = Hangar::start(&mut client.hangar(["logs", "-f", "bare", &process]));
         for line in 1..=20 {
             assert_eq!(attach.line(), Some(line.to_string()));
             assert_eq!(logs.line(), Some(line.to_string()));
@@ -68,7 +50,7 @@ fn clients_go_on_where_they_were() {
         let rest: String = (21..=300).map(|line| format!("{line}\n")).collect();
         assert_eq!((attach.code, &attach.stdout), (9, &rest), "{}", attach.stderr);
         assert_eq!((logs.code, &logs.stdout), (0, &rest), "{}", logs.stderr);
-        let shown = show(serving.client(), &process);
+        let shown = serving.client().show_in("bare", &process);
         assert_eq!((&shown["adopted"], &shown["exit_code"]), (&json!(true), &json!(9)));
         let all: String = (1..=300).map(|line| format!("{line}\n")).collect();
         assert_eq!((&shown["output"], &shown["gap"]), (&json!(all), &Value::Null));
@@ -83,7 +65,7 @@ fn a_process_outlives_the_server_and_a_command_does_not() {
         let marks = [Mark::new(), Mark::new()];
         let request =
             |mark: &Mark| json!({ "command": "exec sleep 777", "env": { (Mark::NAME): mark.value() } });
-        let process = start(serving.client(), &request(&marks[0]));
+        let process = serving.client().start_in("bare", &request(&marks[0]));
         let ask =
             serving.client().ask("POST", "/api/sandboxes/bare/exec", Some(&request(&marks[1]))).unwrap();
         for mark in &marks {
@@ -94,10 +76,10 @@ fn a_process_outlives_the_server_and_a_command_does_not() {
         let serving = restart(serving, Signal::TERM);
         drop(ask);
         assert_eq!((marks[0].named("sleep 777").len(), marks[1].living()), (1, Vec::new()));
-        wait_until("it is found", || show(serving.client(), &process)["state"] == "running");
+        wait_until("it is found", || serving.client().show_in("bare", &process)["state"] == "running");
         assert_eq!(serving.client().delete(&format!("{PROCESSES}/{process}")).status, 202);
         marks[0].wait_until_gone();
-        wait_until("its end is known", || show(serving.client(), &process)["signal"] == "SIGTERM");
+        wait_until("its end is known", || serving.client().show_in("bare", &process)["signal"] == "SIGTERM");
         destroy(&serving);
     });
 }
@@ -106,7 +88,8 @@ fn a_process_outlives_the_server_and_a_command_does_not() {
 fn what_ended_meanwhile_is_told_as_it_was() {
     cli("what_ended_meanwhile_is_told_as_it_was", || {
         let serving = serve();
-        let process = start(serving.client(), &json!({ "command": "echo on; sleep 1; echo off; exit 7" }));
+        let process =
+            serving.client().start_in("bare", &json!({ "command": "echo on; sleep 1; echo off; exit 7" }));
         serving.signal(Signal::KILL);
         let client = serving.client().clone();
         let (_, _, folder) = serving.wait();
@@ -114,8 +97,8 @@ fn what_ended_meanwhile_is_told_as_it_was() {
         let serving = Serving::again(folder, client.address, |command| {
             command.env("HANGAR_TOKEN", &client.token);
         });
-        wait_until("its end is known", || show(serving.client(), &process)["exit_code"] == 7);
-        assert_eq!(show(serving.client(), &process)["output"], "on\noff\n");
+        wait_until("its end is known", || serving.client().show_in("bare", &process)["exit_code"] == 7);
+        assert_eq!(serving.client().show_in("bare", &process)["output"], "on\noff\n");
         destroy(&serving);
     });
 }

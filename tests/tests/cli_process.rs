@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use hangar_tests::real::{Ended, Folder, Gate, Hangar, Mark, Serving, cli, hangar, proxy::Proxy, wait_until};
+use hangar_tests::real::{
+    Client, Ended, Folder, Gate, Hangar, Mark, Serving, cli, hangar, proxy::Proxy, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
@@ -13,15 +15,12 @@ use std::{
 };
 
 fn call(serving: &Serving, arguments: &[&str]) -> Command {
-    through(serving.client().address, serving, arguments)
+    serving.client().hangar(arguments)
 }
 
 /// A call that reaches the server at another address.
 fn through(address: SocketAddr, serving: &Serving, arguments: &[&str]) -> Command {
-    let mut command = hangar();
-    command.args(arguments).env("HANGAR_URL", format!("http://{address}"));
-    command.env("HANGAR_TOKEN", &serving.client().token);
-    command
+    Client { address, ..serving.client().clone() }.hangar(arguments)
 }
 
 fn run(serving: &Serving, arguments: &[&str]) -> Ended {

@@ -9,14 +9,13 @@ use hangar_tests::{
     real::{
         Client, Gate, Hangar, Mark, Serving,
         envd::{Running, launching},
-        hangar,
         proxy::Proxy,
         wait_until,
     },
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::{net::SocketAddr, process::Command, thread, time::Duration};
+use std::{net::SocketAddr, thread, time::Duration};
 
 const PROCESSES: &str = "/api/sandboxes/far/processes";
 
@@ -46,32 +45,15 @@ fn restart(serving: Serving, daemon: SocketAddr, meanwhile: impl FnOnce(&std::pa
     })
 }
 
-fn call(client: &Client, arguments: &[&str]) -> Command {
-    let mut command = hangar();
-    command.args(arguments).env("HANGAR_URL", format!("http://{}", client.address));
-    command.env("HANGAR_TOKEN", &client.token);
-    command
-}
-
-fn start(client: &Client, request: &Value) -> String {
-    let reply = client.post(PROCESSES, request);
-    assert_eq!(reply.status, 201, "{reply:?}");
-    reply.json()["process_id"].as_str().unwrap().to_owned()
-}
-
-fn show(client: &Client, process: &str) -> Value {
-    client.get(&format!("{PROCESSES}/{process}?since=0")).json()
-}
-
 #[test]
 fn clients_go_on_where_they_were() {
     launching("clients_go_on_where_they_were", || {
         let envd = Running::start(|_| {});
         let serving = serve(envd.address());
         let client = serving.client().clone();
-        let process = start(&client, &json!({ "command": LINES }));
-        let mut attach = Hangar::start(&mut call(&client, &["attach", "far", &process]));
-        let mut logs = Hangar::start(&mut call(&client, &["logs", "-f", "far", &process]));
+        let process = client.start_in("far", &json!({ "command": LINES }));
+        let mut attach = Hangar::start(&mut client.hangar(["attach", "far", &process]));
+        let mut logs = Hangar::start(&mut client.hangar(["logs", "-f", "far", &process]));
         for line in 1..=20 {
             assert_eq!(attach.line(), Some(line.to_string()));
             assert_eq!(logs.line(), Some(line.to_string()));
@@ -81,13 +63,13 @@ fn clients_go_on_where_they_were() {
         let rest: String = (21..=300).map(|line| format!("{line}\n")).collect();
         assert_eq!((attach.code, &attach.stdout), (9, &rest), "{}", attach.stderr);
         assert_eq!((logs.code, &logs.stdout), (0, &rest), "{}", logs.stderr);
-        let shown = show(serving.client(), &process);
+        let shown = serving.client().show_in("far", &process);
         assert_eq!((&shown["adopted"], &shown["exit_code"]), (&json!(true), &json!(9)));
         assert_eq!((&shown["output"], &shown["gap"]), (&json!(numbered(300)), &Value::Null));
         // Of one that ended, and is still listed: once more.
         let serving = restart(serving, envd.address(), |_| ());
-        wait_until("it is found", || show(serving.client(), &process)["exit_code"] == 9);
-        assert_eq!(show(serving.client(), &process)["output"], numbered(300));
+        wait_until("it is found", || serving.client().show_in("far", &process)["exit_code"] == 9);
+        assert_eq!(serving.client().show_in("far", &process)["output"], numbered(300));
     });
 }
 
@@ -103,13 +85,14 @@ fn why_a_process_ended_is_remembered() {
             view.as_object_mut().unwrap().remove("started_at_ms");
             view
         };
-        let first = start(&client, &json!({ "command": "sleep 777" }));
+        let first = client.start_in("far", &json!({ "command": "sleep 777" }));
         let again = client.post(&format!("/v1/sandboxes/far/processes/{first}/restart"), &json!({}));
         assert_eq!(again.status, 201, "{again:?}");
         let second = again.json()["id"].as_str().unwrap().to_owned();
-        let stopped = start(&client, &json!({ "command": "trap 'exit 3' TERM; echo on; sleep 777 & wait" }));
-        wait_until("it runs", || show(&client, &stopped)["output"] == "on\n");
-        let signalled = start(&client, &json!({ "command": "kill -TERM $$" }));
+        let stopped =
+            client.start_in("far", &json!({ "command": "trap 'exit 3' TERM; echo on; sleep 777 & wait" }));
+        wait_until("it runs", || client.show_in("far", &stopped)["output"] == "on\n");
+        let signalled = client.start_in("far", &json!({ "command": "kill -TERM $$" }));
         assert_eq!(client.delete(&format!("/v1/sandboxes/far/processes/{stopped}")).status, 202);
         let ids = [first.clone(), second, stopped, signalled];
         // It is told before it is stored.
@@ -137,11 +120,14 @@ fn twenty_that_are_followed_lose_nothing() {
             command.args(["--background-max-per-token", "20", "--stream-max-per-token", "40"]);
         });
         let client = serving.client().clone();
-        let ids: Vec<String> = (0..20).map(|_| start(&client, &json!({ "command": LINES }))).collect();
+        let ids: Vec<String> =
+            (0..20).map(|_| client.start_in("far", &json!({ "command": LINES }))).collect();
         let followed: Vec<Hangar> =
-            ids.iter().map(|id| Hangar::start(&mut call(&client, &["logs", "-f", "far", id]))).collect();
+            ids.iter().map(|id| Hangar::start(&mut client.hangar(["logs", "-f", "far", id]))).collect();
         wait_until("they are under way", || {
-            ids.iter().all(|id| show(&client, id)["output"].as_str().is_some_and(|output| output.len() > 50))
+            ids.iter().all(|id| {
+                client.show_in("far", id)["output"].as_str().is_some_and(|output| output.len() > 50)
+            })
         });
         // With the limits that are usual: what runs is taken over all the same.
         let serving = restart(serving, envd.address(), |_| ());
@@ -163,16 +149,16 @@ fn where_the_daemon_keeps_nothing_the_gap_is_said() {
         let client = serving.client().clone();
         let gate = Gate::new();
         let command = format!("echo before; {}; echo after; exit 4", gate.wait());
-        let process = start(&client, &json!({ "command": command }));
-        let mut attach = Hangar::start(&mut call(&client, &["attach", "far", &process]));
+        let process = client.start_in("far", &json!({ "command": command }));
+        let mut attach = Hangar::start(&mut client.hangar(["attach", "far", &process]));
         assert_eq!(attach.line().as_deref(), Some("before"));
         let serving = restart(serving, proxy.address(), |_| ());
-        wait_until("it is found", || show(serving.client(), &process)["gap"].is_object());
+        wait_until("it is found", || serving.client().show_in("far", &process)["gap"].is_object());
         gate.open();
         let ended = attach.wait();
         assert_eq!((ended.code, &*ended.stdout), (4, "after\n"), "{}", ended.stderr);
         assert!(ended.stderr.contains("missing") || ended.stderr.contains("gone"), "{}", ended.stderr);
-        let gap = &show(serving.client(), &process)["gap"];
+        let gap = &serving.client().show_in("far", &process)["gap"];
         assert_eq!((&gap["reason"], gap.get("bytes")), (&json!("adopted"), None), "{gap}");
     });
 }
@@ -185,8 +171,8 @@ fn a_cursor_waits_until_its_sandbox_is_reached() {
         let serving = serve(proxy.address());
         let gate = Gate::new();
         let command = format!("echo before; {}; echo after; exit 4", gate.wait());
-        let process = start(serving.client(), &json!({ "command": command }));
-        wait_until("it prints", || show(serving.client(), &process)["next"] == 7);
+        let process = serving.client().start_in("far", &json!({ "command": command }));
+        wait_until("it prints", || serving.client().show_in("far", &process)["next"] == 7);
         proxy.refuse(true);
         let serving = restart(serving, proxy.address(), |_| ());
         let client = serving.client();
@@ -221,7 +207,7 @@ fn a_token_that_is_revoked_meanwhile_loses_its_processes() {
         let serving = serve(envd.address());
         let (id, user) = serving.client().new_token(&json!({ "scope": "user" }));
         let mark = Mark::new();
-        start(&user, &json!({ "command": "sleep 777", "env": { (Mark::NAME): mark.value() } }));
+        user.start_in("far", &json!({ "command": "sleep 777", "env": { (Mark::NAME): mark.value() } }));
         mark.wait_for("sleep 777");
         let _serving = restart(serving, envd.address(), |data| {
             let store = SqliteStore::open(&data.join("hangar.db")).unwrap();
@@ -234,8 +220,8 @@ fn a_token_that_is_revoked_meanwhile_loses_its_processes() {
 /// Starts a process, whose mark somebody in the sandbox has seen: they start one with it, and one with a mark that they made
 /// up for a process that nobody has started.
 fn start_and_copy_mark(client: &Client, envd: &Running) -> String {
-    let process = start(client, &json!({ "command": "echo mine; sleep 777" }));
-    wait_until("it runs", || show(client, &process)["output"] == "mine\n");
+    let process = client.start_in("far", &json!({ "command": "echo mine; sleep 777" }));
+    wait_until("it runs", || client.show_in("far", &process)["output"] == "mine\n");
     let daemon = envd.json();
     let tag = daemon.list()[0].tag.clone().unwrap();
     assert!(tag.starts_with(&format!("hangar:{process}:")), "{tag}");
@@ -260,8 +246,11 @@ fn a_copied_mark_is_not_taken_for_the_process() {
         // What is told to the process is told to no other.
         let input = format!("/v1/sandboxes/far/processes/{process}/signal");
         assert_eq!(client.post(&input, &json!({ "name": "SIGUSR1" })).status, 204);
-        wait_until("mine has ended of it", || show(&client, &process)["state"] == "exited");
-        assert_eq!((&show(&client, &process)["signal"], envd.json().list().len()), (&json!("SIGUSR1"), 2));
+        wait_until("mine has ended of it", || client.show_in("far", &process)["state"] == "exited");
+        assert_eq!(
+            (&client.show_in("far", &process)["signal"], envd.json().list().len()),
+            (&json!("SIGUSR1"), 2)
+        );
     });
 }
 
@@ -274,8 +263,8 @@ fn a_copied_mark_is_not_taken_over() {
         let process = start_and_copy_mark(&client, &envd);
         let serving = restart(serving, envd.address(), |_| ());
         let client = serving.client();
-        wait_until("it is given up", || show(client, &process)["state"] == "exited");
-        let shown = show(client, &process);
+        wait_until("it is given up", || client.show_in("far", &process)["state"] == "exited");
+        let shown = client.show_in("far", &process);
         assert_eq!((&shown["output"], &shown["exit_code"]), (&json!(""), &Value::Null));
         assert!(serving.log().contains("stands more than once"), "{}", serving.log());
         let list = client.get(PROCESSES).json();

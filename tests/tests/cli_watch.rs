@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what the checks share may fail as they do")]
 
-use hangar_tests::real::{Folder, Hangar, Serving, cli, hangar, skip};
+use hangar_tests::real::{Folder, Hangar, Serving, cli, skip};
 use serde_json::json;
 use std::{fs, path::Path, process::Command};
 
@@ -16,12 +16,7 @@ fn a_refusal_is_said_in_one_line() {
             (&["local", "/", "--give-up", "0"], 2, "--give-up"),
             (&["local"], 2, "PATH"),
         ] {
-            let mut command = hangar();
-            command
-                .arg("watch")
-                .args(arguments)
-                .env("HANGAR_URL", format!("http://{}", serving.client().address));
-            let ended = Hangar::run(command.env("HANGAR_TOKEN", &serving.client().token));
+            let ended = Hangar::run(serving.client().hangar(["watch"]).args(arguments));
             assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
             assert!(ended.stderr.contains(says), "{says} in {ended:?}");
             assert!(code == 2 || ended.stderr.trim_end().lines().count() == 1, "{ended:?}");
@@ -88,10 +83,8 @@ fn a_watch_that_breaks_on_its_way_each_time_is_given_up() {
         for name in ["a", "b", "c", "d", "e"] {
             fs::create_dir(folder.file(name)).unwrap();
         }
-        let mut command = hangar();
-        command.args(["watch", "local", "--recursive", "--snapshot", "--give-up", "1"]).arg(folder.path());
-        command.env("HANGAR_URL", format!("http://{}", serving.client().address));
-        let ended = Hangar::run(command.env("HANGAR_TOKEN", &serving.client().token));
+        let arguments = ["watch", "local", "--recursive", "--snapshot", "--give-up", "1"];
+        let ended = Hangar::run(serving.client().hangar(arguments).arg(folder.path()));
         assert_eq!(ended.code, 125, "{ended:?}");
         assert!(ended.stderr.contains("fs.inotify.max_user_watches"), "{ended:?}");
         assert!(ended.stderr.contains("given up"), "{ended:?}");
@@ -144,10 +137,8 @@ fn each_change_is_a_line() {
     cli("each_change_is_a_line", || {
         let (serving, folder) = (Serving::start(|_| {}), Folder::new());
         fs::create_dir(folder.file("old")).unwrap();
-        let mut command = hangar();
-        command.args(["watch", "local", "--recursive", "--snapshot"]).arg(folder.path());
-        command.env("HANGAR_URL", format!("http://{}", serving.client().address));
-        let mut watching = Hangar::start(command.env("HANGAR_TOKEN", &serving.client().token));
+        let arguments = ["watch", "local", "--recursive", "--snapshot"];
+        let mut watching = Hangar::start(serving.client().hangar(arguments).arg(folder.path()));
         assert_eq!(watching.line().as_deref(), Some("create old"));
         fs::create_dir(folder.file("old/new")).unwrap();
         assert_eq!(watching.line().as_deref(), Some("create old/new"));

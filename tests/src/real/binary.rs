@@ -273,11 +273,7 @@ impl Serving {
 
     /// A `hangar exec SANDBOX` against it.
     pub fn exec(&self, sandbox: &str) -> Command {
-        let mut command = hangar();
-        command.args(["exec", sandbox, "--env", "HOME=/nonexistent"]);
-        command.env("HANGAR_URL", format!("http://{}", self.client.address));
-        command.env("HANGAR_TOKEN", &self.client.token);
-        command
+        self.client.hangar(["exec", sandbox, "--env", "HOME=/nonexistent"])
     }
 }
 

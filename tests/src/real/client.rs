@@ -1,6 +1,7 @@
 //! A client of blocking sockets: HTTP/1.1 by hand.
 
 use super::{
+    binary::hangar,
     machine::{Mark, PATIENCE},
     stream::Stream,
 };
@@ -8,8 +9,10 @@ use crate::mcp;
 use hangar_core::exec::ExecResult;
 use serde_json::{Value, json};
 use std::{
+    ffi::OsStr,
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    process::Command,
 };
 
 /// A server, and the token that is shown to it.
@@ -106,6 +109,26 @@ impl Client {
     /// `DELETE`.
     pub fn delete(&self, path: &str) -> Reply {
         self.call("DELETE", path, None)
+    }
+
+    /// A `hangar` that calls the same server with the same token.
+    pub fn hangar<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = hangar();
+        command.args(arguments).env("HANGAR_URL", format!("http://{}", self.address));
+        command.env("HANGAR_TOKEN", &self.token);
+        command
+    }
+
+    /// Starts a background process in a sandbox, and gives its id.
+    pub fn start_in(&self, sandbox: &str, request: &Value) -> String {
+        let reply = self.post(&format!("/api/sandboxes/{sandbox}/processes"), request);
+        assert_eq!(reply.status, 201, "{reply:?}");
+        reply.json()["process_id"].as_str().unwrap().to_owned()
+    }
+
+    /// How a background process is, with all that is kept of its output.
+    pub fn show_in(&self, sandbox: &str, process: &str) -> Value {
+        self.get(&format!("/api/sandboxes/{sandbox}/processes/{process}?since=0")).json()
     }
 
     /// Runs a command in the sandbox `local` and waits for its result.

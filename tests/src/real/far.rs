@@ -74,9 +74,7 @@ impl Far {
 
     /// Starts a background process, and gives its id.
     pub fn start(&self, request: &Value) -> String {
-        let reply = self.client().post(PROCESSES, request);
-        assert_eq!(reply.status, 201, "{reply:?}");
-        reply.json()["process_id"].as_str().unwrap().to_owned()
+        self.client().start_in("far", request)
     }
 
     /// The id of a process that ended, with these last words of its command, while nobody reached the daemon.
