@@ -36,26 +36,32 @@ fn destroy(serving: &Serving) {
 #[test]
 fn clients_go_on_where_they_were() {
     cli("clients_go_on_where_they_were", || {
-        let serving = serve();
-        let client = serving.client().clone();
-        let process = client.start_in("bare", &json!({ "command": LINES }));
-        let mut attach = Hangar::start(&mut client.hangar(["attach", "bare", &process]));
-        let mut logs = Hangar::start(&mut client.hangar(["logs", "-f", "bare", &process]));
-        for line in 1..=20 {
-            assert_eq!(attach.line(), Some(line.to_string()));
-            assert_eq!(logs.line(), Some(line.to_string()));
+        for signal in [Signal::KILL, Signal::TERM] {
+            go_on_after(signal);
         }
-        let serving = restart(serving, Signal::KILL);
-        let (attach, logs) = (attach.wait(), logs.wait());
-        let rest: String = (21..=300).map(|line| format!("{line}\n")).collect();
-        assert_eq!((attach.code, &attach.stdout), (9, &rest), "{}", attach.stderr);
-        assert_eq!((logs.code, &logs.stdout), (0, &rest), "{}", logs.stderr);
-        let shown = serving.client().show_in("bare", &process);
-        assert_eq!((&shown["adopted"], &shown["exit_code"]), (&json!(true), &json!(9)));
-        let all: String = (1..=300).map(|line| format!("{line}\n")).collect();
-        assert_eq!((&shown["output"], &shown["gap"]), (&json!(all), &Value::Null));
-        destroy(&serving);
     });
+}
+
+fn go_on_after(signal: Signal) {
+    let serving = serve();
+    let client = serving.client().clone();
+    let process = client.start_in("bare", &json!({ "command": LINES }));
+    let mut attach = Hangar::start(&mut client.hangar(["attach", "bare", &process]));
+    let mut logs = Hangar::start(&mut client.hangar(["logs", "-f", "bare", &process]));
+    for line in 1..=20 {
+        assert_eq!(attach.line(), Some(line.to_string()));
+        assert_eq!(logs.line(), Some(line.to_string()));
+    }
+    let serving = restart(serving, signal);
+    let (attach, logs) = (attach.wait(), logs.wait());
+    let rest: String = (21..=300).map(|line| format!("{line}\n")).collect();
+    assert_eq!((attach.code, &attach.stdout), (9, &rest), "{}", attach.stderr);
+    assert_eq!((logs.code, &logs.stdout), (0, &rest), "{}", logs.stderr);
+    let shown = serving.client().show_in("bare", &process);
+    assert_eq!((&shown["adopted"], &shown["exit_code"]), (&json!(true), &json!(9)));
+    let all: String = (1..=300).map(|line| format!("{line}\n")).collect();
+    assert_eq!((&shown["output"], &shown["gap"]), (&json!(all), &Value::Null));
+    destroy(&serving);
 }
 
 #[test]

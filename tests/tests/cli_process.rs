@@ -419,13 +419,14 @@ fn a_server_that_stays_away_is_given_up() {
         proxy.refuse(false);
         let ended = logs.wait();
         assert!(ended.code == 125 && ended.stderr.contains("401"), "{ended:?}");
-        // While it is open, it is told.
+        // A server that ends orderly may come back as well.
         let line = "echo begun; exec sleep 778";
         let id = start(&serving, &["-e", &variable, line]);
-        let mut logs = Hangar::start(&mut call(&serving, &["logs", "-f", "local", &id]));
+        let mut logs = Hangar::start(&mut call(&serving, &["logs", "-f", "local", &id, "--give-up", "1"]));
         assert_eq!(logs.line().as_deref(), Some("begun"));
         serving.signal(Signal::TERM);
         let ended = logs.wait();
         assert!(ended.code == 125 && ended.stderr.contains("server_shutdown"), "{ended:?}");
+        assert!(ended.stderr.contains("given up"), "{ended:?}");
     });
 }

@@ -179,6 +179,12 @@ impl Link {
                 self.rolls_over = true;
                 Ok(None)
             }
+            // A server that is started again may know it.
+            SocketEvent::End(EndView { reason, .. }) if reason == "server_shutdown" => {
+                let error = ended(&reason);
+                self.say_lost(&error);
+                self.come_back(&error).map(|()| None)
+            }
             SocketEvent::End(end) => Ok(Some(LinkEvent::End(end))),
             SocketEvent::Closed { .. } if std::mem::take(&mut self.rolls_over) => {
                 self.leave();
