@@ -64,8 +64,8 @@ fn everything_that_is_told_is_understood() {
         // It may not have been told of that.
         let event = watch.next().await.unwrap();
         assert!(matches!(&event, WatchEvent::Unwatched(_)), "{event:?}");
-        assert_eq!(ready(&mut watch).await, first + 1);
         assert_eq!(change(&mut watch).await, (first + 2, "write b\"y\" None".to_owned()));
+        assert_eq!(ready(&mut watch).await, first + 2);
         source.tell(Change::Ended(End::Moved));
         assert_eq!(watch.next().await.unwrap(), WatchEvent::End { reason: "moved".to_owned() });
         // A number of an earlier watch.

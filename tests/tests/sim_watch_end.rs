@@ -183,7 +183,7 @@ fn a_stream_is_ended_after_hours_and_the_watch_goes_on() {
         assert_eq!((world.now(), ended(world, "lifetime")), (at_ms(3_600_000), 1.0));
         watch.event(Kind::Create, "b");
         let mut again = Reader::open(world, ADMIN, "path=a", Some(reader.cursor())).await.unwrap();
-        assert_eq!(again.briefs(2).await, ["ready", "create b"]);
+        assert_eq!(again.briefs(2).await, ["create b", "ready"]);
     });
 }
 

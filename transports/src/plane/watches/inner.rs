@@ -106,6 +106,8 @@ struct Place {
     next: u64,
     /// How many of the blind directories it knows of.
     blinds: u64,
+    /// The newest number when it came: what it has missed is told first.
+    missed: u64,
     /// The number up to which it was told that everything is told.
     ready: Option<u64>,
 }
@@ -200,7 +202,7 @@ impl Inner {
         };
         // One that was told beside its last event may have been lost with the connection.
         let kept = self.blind.iter().filter(|(at, ..)| *at >= next).count() as u64;
-        self.place = Some(Place { next, blinds: self.blinds - kept, ready: None });
+        self.place = Some(Place { next, blinds: self.blinds - kept, missed: newest, ready: None });
         gap
     }
 
@@ -234,7 +236,8 @@ impl Inner {
             place.blinds += 1;
             return Some(Item::Blind { name: name.clone(), why: *why });
         }
-        if let Some(ready) = self.ready.filter(|ready| *ready < place.next && place.ready != Some(*ready)) {
+        let is_due = |ready: u64| ready.max(place.missed) < place.next && place.ready != Some(ready);
+        if let Some(ready) = self.ready.filter(|ready| is_due(*ready)) {
             place.ready = Some(ready);
             return Some(Item::Ready { next: place.next - 1 });
         }
