@@ -30,8 +30,9 @@ pub struct Options {
     pub runs: Option<u32>,
     /// Only the rows whose names start with one of these: pipe, relay, tokio, tokio-raised, tokio-attached,
     /// tokio-attached-raised, tokio-followed, tokio-mcp, tokio-mcp-raised, tokio-mcp-2025, tokio-mcp-listen,
-    /// tokio-mcp-session, tokio-unstreamed, tokio-watched, tokio-watched-raised, and the same of smol; inotifywait,
-    /// inotifywait-alike
+    /// tokio-mcp-session, tokio-unstreamed, tokio-watched, tokio-watched-raised, and the same of smol; daemon,
+    /// daemon-raised, daemon-attached, daemon-attached-raised, daemon-followed, daemon-watched, daemon-watched-raised;
+    /// inotifywait, inotifywait-alike
     /// [default: all]
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub rows: Vec<String>,

@@ -2,7 +2,7 @@
 //! has anyway, with its own work beside them.
 //!
 //! ```text
-//! cargo run --release -p hangar-smol --example embed -- --listen 127.0.0.1:8484 --data /tmp/hangar
+//! cargo run --release -p hangar-smol --example embed -- --listen 127.0.0.1:8585 --data ./hangar-data
 //! ```
 //!
 //! `HANGAR_TOKEN` and the limits (`HANGAR_STREAM_…`) are read from the environment, as the server does it.
@@ -22,11 +22,21 @@ use hangar_transports::{
     rest::Guard,
     server::Server,
 };
-use std::{error::Error, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("embed: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
     let (listen, data) = arguments()?;
     // This program's executor. hangar gets a handle of it and knows nothing else of how it is run.
     let executor = Arc::new(Executor::new());
