@@ -289,6 +289,31 @@ fn what_is_not_acknowledged_is_kept_and_waited_for() {
 }
 
 #[test]
+fn one_that_has_ended_is_known_for_ten_minutes_once_its_client_has_almost_all() {
+    for (len, acknowledged) in [(60_000, None), (90_000, Some(30_000))] {
+        run(async |cell: &Cell| {
+            let known = [("hangar-retention", "until-acknowledged=100000")];
+            let mut first = cell.start_script(&format!("flood {len}"), &known).await;
+            let process = Some(pid(first.pid().await));
+            let acknowledge = async |offset| {
+                let request = AcknowledgeRequest { process: process.clone(), offset };
+                cell.call::<_, Empty>("process.Process/Acknowledge", &request, &[]).await.is_ok()
+            };
+            rest(&mut first).await;
+            drop(first);
+            if let Some(offset) = acknowledged {
+                cell.sleep_ms(500_000).await;
+                assert!(acknowledge(offset).await);
+            }
+            cell.sleep_ms(599_000).await;
+            assert!(acknowledge(0).await, "{len}");
+            cell.sleep_ms(2_000).await;
+            assert!(!acknowledge(0).await, "{len}");
+        });
+    }
+}
+
+#[test]
 fn whatever_is_cut_a_client_that_comes_back_has_each_byte_once() {
     seeds::each(150, |seed| {
         run_cell(seed, Link::INSTANT, async |cell: &Cell| {
