@@ -6,6 +6,7 @@ use super::{
     follow::NOBODY_READS,
     link::{Link, LinkEvent, Target},
     processes::{Tail, block_on},
+    returning::Return,
     say,
     session::{Over, Session},
     terminal::Key,
@@ -14,7 +15,6 @@ use clap::Args;
 use hangar::TokioRuntime;
 use hangar_core::{process::signal_number, wire::process::EndView};
 use hangar_transports::{client::Client, plane::tickets::Mode};
-use std::time::Duration;
 
 #[derive(Args, Debug)]
 pub(super) struct Attach {
@@ -41,20 +41,6 @@ pub(super) struct How {
     detach_key: Key,
     #[command(flatten)]
     return_: Return,
-}
-
-/// How long a connection that broke is worth waiting for.
-#[derive(Args, Clone, Copy, Debug)]
-pub(super) struct Return {
-    /// When the connection breaks, try to come back for so long
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = super::seconds)]
-    give_up: f64,
-}
-
-impl Return {
-    pub(super) fn give_up(self) -> Duration {
-        Duration::from_secs_f64(self.give_up)
-    }
 }
 
 impl Attach {

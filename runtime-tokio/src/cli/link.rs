@@ -1,6 +1,6 @@
 //! A connection to a process that comes back by itself when it breaks.
 
-use super::{Failure, say};
+use super::{Failure, returning::Returning, say};
 use bytes::Bytes;
 use hangar::TokioRuntime;
 use hangar_backends::{
@@ -22,9 +22,6 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-
-/// The first wait before it is tried again, and the longest; each is twice the one before.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How long the last of the input may take to reach the server before another connection is made.
 const LEAVE: Duration = Duration::from_secs(30);
@@ -62,12 +59,10 @@ pub(super) struct Link {
     runtime: TokioRuntime,
     target: Target,
     state: State,
-    backoff: Duration,
+    returning: Returning,
     /// The byte that comes next, where that is known: a server that is asked by a frame's number does not know how many
     /// bytes are missing after it.
     next: Option<u64>,
-    /// Since when it is not connected any more; None before the first time, too.
-    lost: Option<Time>,
     /// The loss was said.
     said: bool,
     /// The stream came to an end of its own, and there is another for the rest.
@@ -88,14 +83,14 @@ impl Link {
     pub(super) fn new(client: Client, runtime: TokioRuntime, target: Target) -> Self {
         let state = State::Connecting(connect(&client, &runtime, &target));
         let next = (target.begin == Begin::After(0)).then_some(0);
+        let returning = Returning::new(target.give_up);
         Self {
             client,
             runtime,
             target,
             state,
-            backoff: BACKOFF.0,
+            returning,
             next,
-            lost: None,
             said: false,
             rolls_over: false,
             was_ready: false,
@@ -157,13 +152,13 @@ impl Link {
                 if self.was_ready && matches!(self.target.begin, Begin::Usual | Begin::Lines(_)) {
                     say("… some of what was printed meanwhile may be gone");
                 }
-                self.lost = None;
+                self.returning.came_back();
                 self.was_ready = true;
                 Ok(Some(LinkEvent::Ready(process)))
             }
             SocketEvent::Frame { seq, channel, bytes } => {
                 self.target.begin = Begin::After(seq);
-                self.backoff = BACKOFF.0;
+                self.returning.has_gone_on();
                 self.next = self.next.map(|next| next + bytes.len() as u64);
                 Ok(Some(LinkEvent::Output { channel, bytes }))
             }
@@ -214,8 +209,7 @@ impl Link {
 
     fn say_lost(&mut self, error: &ClientError) {
         if self.was_ready && !std::mem::replace(&mut self.said, true) {
-            let seconds = self.target.give_up.as_secs();
-            say(format_args!("{error}; trying for {seconds} s to come back"));
+            self.returning.say_lost(error);
         }
     }
 
@@ -225,13 +219,7 @@ impl Link {
             return Err(Failure::new(error));
         }
         self.rolls_over = false;
-        let now = self.runtime.now();
-        let lost = *self.lost.get_or_insert(now);
-        if now.since(lost) >= self.target.give_up {
-            return Err(Failure::new(format!("it did not come back, so it is given up: {error}")));
-        }
-        let at = (now + self.backoff).min(lost + self.target.give_up);
-        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+        let at = self.returning.next_attempt(self.runtime.now(), error)?;
         self.state = State::Waiting(at, Deadline::default());
         Ok(())
     }

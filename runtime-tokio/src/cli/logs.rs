@@ -2,11 +2,11 @@
 
 use super::{
     Failure,
-    attach::Return,
     exec::ServerArguments,
     follow::{NOBODY_READS, show},
     link::{Link, LinkEvent, Target, say_gap},
     processes::{Tail, block_on},
+    returning::Return,
 };
 use clap::Args;
 use hangar::TokioRuntime;

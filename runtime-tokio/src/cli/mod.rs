@@ -10,6 +10,7 @@ mod mcp;
 mod modes;
 mod processes;
 mod remotes;
+mod returning;
 mod run;
 mod serve;
 mod session;

@@ -2,10 +2,10 @@
 
 use super::{
     Failure,
-    attach::Return,
     exec::ServerArguments,
     follow::{NOBODY_READS, show},
     processes::block_on,
+    returning::{Return, Returning},
     say,
 };
 use clap::Args;
@@ -15,15 +15,11 @@ use hangar_backends::{
     runtime::{sleep_until, until},
 };
 use hangar_core::{
-    Time,
     log::Channel,
     wire::watch::{EventView, NameView, UnwatchedView},
 };
 use hangar_transports::client::{Client, ClientError, RemoteWatch, WatchEvent, WatchRequest};
 use std::{fmt::Write, io, time::Duration};
-
-/// The first wait before it is tried again, and the longest; each is twice the one before.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How long one attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(30);
@@ -68,17 +64,15 @@ impl Watch {
                 network: self.network,
                 user: self.user,
             };
-            let (json, give_up) = (self.json, self.return_.give_up());
+            let (json, returning) = (self.json, Returning::new(self.return_.give_up()));
             let following = Following {
                 client,
                 tokio,
                 sandbox: self.sandbox,
                 request,
                 json,
-                give_up,
+                returning,
                 since: None,
-                backoff: BACKOFF.0,
-                lost: None,
                 was_open: false,
             };
             following.follow().await
@@ -93,12 +87,10 @@ struct Following {
     sandbox: String,
     request: WatchRequest,
     json: bool,
-    give_up: Duration,
+    /// Since when it is not told everything any more, and when it is tried again.
+    returning: Returning,
     /// The number to come back with.
     since: Option<u64>,
-    backoff: Duration,
-    /// Since when it is not told everything any more.
-    lost: Option<Time>,
     /// What is refused before that is refused for good.
     was_open: bool,
 }
@@ -158,8 +150,8 @@ impl Following {
             WatchEvent::Ready(ready) => {
                 self.since = Some(ready.next);
                 // Not before: what cannot be watched breaks on the way there, each time.
-                self.backoff = BACKOFF.0;
-                if self.lost.take().is_some() {
+                self.returning.has_gone_on();
+                if self.returning.came_back() {
                     say("the connection is back");
                 }
             }
@@ -193,16 +185,10 @@ impl Following {
         if !self.was_open || is_final(error) {
             return Err(Failure::new(error));
         }
-        let now = self.tokio.now();
-        if self.lost.is_none() {
-            say(format_args!("{error}; trying for {} s to come back", self.give_up.as_secs()));
+        if !self.returning.is_lost() {
+            self.returning.say_lost(error);
         }
-        let since = *self.lost.get_or_insert(now);
-        if now.since(since) >= self.give_up {
-            return Err(Failure::new(format!("it did not come back, so it is given up: {error}")));
-        }
-        let at = (now + self.backoff).min(since + self.give_up);
-        self.backoff = (self.backoff * 2).min(BACKOFF.1);
+        let at = self.returning.next_attempt(self.tokio.now(), error)?;
         sleep_until(&self.tokio, at).await;
         Ok(())
     }
